@@ -72,6 +72,7 @@ class GenerateOptions(TypedDict, total=False):
     repetition_penalty: float | None  # the factor of the log-prob of tokens that occurred
     logit_bias: dict[int, float] | None  # nats by token id
     seed: int | None  # sample: the result names the seed that was used
+    stop: str | Sequence[str] | None  # strings that no text contains; where the constraint permits, one may end it
     trace: bool | None  # return the tokens of each text
     top_log_probs: int | None  # with trace: alternatives to list in the place of each token
     rejected_top_k: int | None  # stream: how many of the most probable tokens to compare with the constraint

@@ -94,6 +94,7 @@ class GeneratedText(JsonText):
     captures    the captured parts; None without a sequence that captures
     message     the text as the next message, with its calls; None unless the request has messages
     raw_text    what the tokens of `trace` spell, with white space around the text; None where it is the text
+    stop        the stop string that ended the text, which does not contain it; None where none did
     """
 
     text: str
@@ -107,6 +108,7 @@ class GeneratedText(JsonText):
     captures: tuple[Capture, ...] | None = None
     message: dict[str, Any] | None = None
     raw_text: str | None = None
+    stop: str | None = None
 
 
 @dataclass(frozen=True)

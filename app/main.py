@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 
 from app import __version__
 from app.anthropic.errors import MESSAGES, MessagesErrorBody, messages_error_response
+from app.anthropic.events import MESSAGE_EVENTS
 from app.anthropic.routes import router as messages
 from app.api.dependencies import Components, components_of
 from app.api.documented_security import document_security
@@ -137,7 +138,7 @@ def _openapi(app: FastAPI) -> dict[str, Any]:
         document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
         schemas = document["components"]["schemas"]
         schemas["Problem"] = ProblemBody.model_json_schema()
-        schemas |= component_schemas(CompiledEventBody, StepEventBody, RestartEventBody)
+        schemas |= component_schemas(CompiledEventBody, StepEventBody, RestartEventBody, *MESSAGE_EVENTS)
         for path in document["paths"].values():
             for operation in path.values():  # the framework's own 422 is never sent
                 faults = operation["responses"].get("422", {"content": {PROBLEM_TYPE: {}}})

@@ -32,6 +32,8 @@ class GenerateParams:
     answer              the JSON of an AnswerReader, which finds thoughts and messages; None if answers are texts
     messages            whether each choice has the message that the reader finds in it
     reply_paths         where the caller's constraint stands in `spec`, beside those of tools; None: it is all of `spec`
+    stops               strings that may end an answer, and are then removed
+    excludes_stops      whether `spec` combines a constraint with one that excludes stop strings, by `all`
     prompt_log_probs    how many alternatives to list in the place of each token of the prompt; None: no log-probs of it
     warnings            what is probably a mistake in the request's constraint; None if `spec` is that constraint
     keep_white_space    whether answers keep the white space around them
@@ -49,6 +51,8 @@ class GenerateParams:
     answer: dict[str, JsonValue] | None = None
     messages: bool = False
     reply_paths: tuple[str, ...] | None = None
+    stops: tuple[str, ...] = ()
+    excludes_stops: bool = False
     prompt_log_probs: int | None = None
     warnings: tuple[WarningBody, ...] | None = None
     keep_white_space: bool = False

@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from app.api.schemas import Stops
 from app.errors import InvalidRequest
 from app.openai.fields import BUILD_AT_ONCE, OpenBody, unsupported, validated
-from app.openai.requests import ChatRequest, MessageBody, OpenAIRequest, Stops, TemplateArguments
+from app.openai.requests import ChatRequest, MessageBody, OpenAIRequest, TemplateArguments
 from app.openai.responses import DeferredModel
 from app.openai.responses_request import ITEMS_MAX
 from app.openai.tool_bodies import ToolBody

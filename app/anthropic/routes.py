@@ -7,28 +7,22 @@ import asyncio
 from fastapi import APIRouter, Request, Response
 
 from app.anthropic.errors import MESSAGES
+from app.anthropic.events import MESSAGE_EVENTS, MessagesAnswerBody
 from app.anthropic.requests import CountTokensResponse, MessagesRequest, chat_of, own_path, stray_parts
-from app.anthropic.writer import MessagesAnswerBody, MessagesWriter
+from app.anthropic.writer import MessagesWriter
 from app.api.dependencies import IdempotencyKey, ModelsDependency, while_connected
-from app.api.openapi import Responses, errors, headers
+from app.api.openapi import errors, event, headers, stream_of, typed_events
 from app.formats import chat_format
 from app.openai.chats.chat_turn import chat_prompt
 from app.openai.chats.tools import tool_use
 from app.openai.responses_request import own_paths
-from app.openai.routes import respond, translated_chat
+from app.openai.routes import HEADERS, respond, translated_chat
 from app.openai.unknown_fields import header_of, ignored_fields
 
-_EVENT = {
-    "type": "object", "properties": {"event": {"type": "string"}, "data": {"type": "string"}},
-    "required": ["event", "data"],
-}
-_STREAM: Responses = {
-    200: {
-        "description": "With `stream`, events of the Messages API, or `error` (as MessagesErrorBody)",
-        "content": {"text/event-stream": {"schema": _EVENT}},
-        **headers("X-Job-Id", "X-Ignored-Fields", "Deprecation"),
-    }
-}
+_STREAM = stream_of(
+    "With `stream`, events of the Messages API, whose names are their types, or `error` (as MessagesErrorBody)",
+    (*typed_events(*MESSAGE_EVENTS), event("MessagesErrorBody", "error")), *HEADERS,
+)
 router = APIRouter()
 
 

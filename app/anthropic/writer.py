@@ -8,44 +8,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Literal
-
-from pydantic import BaseModel
+from typing import Any
 
 from app.anthropic.errors import messages_error
+from app.anthropic.events import MessagesAnswerBody, MessageUsageBody, StopReason
 from app.formats import ItemProgress, OutputItem, call_id, output_items
-from app.messages import GenerateJobResult, Warnings
+from app.messages import GenerateJobResult
 from app.openai.render import FinishedAnswer, Writer, constraint_notes, read_parts, usage
 from app.openai.responses import Event, EventGroup
-
-StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
-
-
-class MessageUsageBody(BaseModel):
-    """The tokens of the prompt, and those of the answer."""
-
-    input_tokens: int
-    output_tokens: int
-    cache_creation_input_tokens: int = 0
-    cache_read_input_tokens: int = 0
-
-
-class MessagesAnswerBody(BaseModel):
-    """An answer: blocks of thinking, text and calls. `automaton` and the fields behind it are additions of ours."""
-
-    id: str
-    type: Literal["message"] = "message"
-    role: Literal["assistant"] = "assistant"
-    model: str
-    content: tuple[dict[str, Any], ...]
-    stop_reason: StopReason | None
-    stop_sequence: str | None
-    usage: MessageUsageBody
-    automaton: str | None = None
-    seed: int | None = None
-    not_enforced: tuple[str, ...] = ()
-    approximate: tuple[str, ...] = ()
-    warnings: Warnings = ()
 
 
 @dataclass(slots=True)

@@ -27,6 +27,16 @@ _WITH_KEYS = {
     "401": "unauthorized, with WWW-Authenticate", "403": "forbidden", "404": "not_found",
     "429": "rate_limited, with Retry-After and RateLimit fields",
 }
+_HEADERS = {  # name: type and meaning
+    "Retry-After": ("integer", "Seconds after which the request may be sent again"),
+    "WWW-Authenticate": ("string", "The scheme of the keys"),
+    "RateLimit-Limit": ("integer", "The requests that the key may make in a minute; absent without keys"),
+    "RateLimit-Remaining": ("integer", "Those that are left; absent without keys"),
+    "RateLimit-Reset": ("integer", "Seconds until there are more; absent without keys"),
+}
+_RATE_LIMIT = ("RateLimit-Limit", "RateLimit-Remaining", "RateLimit-Reset")
+_BY_STATUS = {"401": ("WWW-Authenticate",), "429": ("Retry-After",), "503": ("Retry-After",)}
+_UNLIMITED = ("401", "403", "421", "431")  # statuses of requests that are refused before their key is charged
 _JOB = ("job", "get", "/jobs/{job_id}", {"job_id": "$response.body#/id"})
 _CANCEL = ("cancel", "delete", "/jobs/{job_id}", {"job_id": "$response.body#/id"})
 _AUTOMATON = ("automaton", "get", "/automata/{automaton}", {"automaton": "$response.body#/automaton"})
@@ -51,6 +61,7 @@ def document_security(document: Document) -> None:
             _may_answer(operation["responses"], _WITH_KEYS)
             operation["security"] = [{KEY: []}, {KEY_FIELD: []}]
             operation["x-scopes"] = list(scopes.get((method, path), ()))
+    _document_headers(document)
     for method, path, status, links in _LINKS:
         responses = document["paths"].get(path, {}).get(method, {}).get("responses", {})
         if status in responses:
@@ -59,6 +70,21 @@ def document_security(document: Document) -> None:
                 for name, verb, target, parameters in links
                 if verb in document["paths"].get(target, {})
             }
+
+
+def _document_headers(document: Document) -> None:
+    """Add the headers about keys, their rate limits and another attempt."""
+    document["components"]["headers"] = {
+        name: {"description": meaning, "schema": {"type": kind}} for name, (kind, meaning) in _HEADERS.items()
+    }
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for status, response in operation["responses"].items():
+                names = list(_BY_STATUS.get(status, ()))
+                if "security" in operation and status not in _UNLIMITED:
+                    names += _RATE_LIMIT
+                for name in names:
+                    response.setdefault("headers", {})[name] = {"$ref": f"#/components/headers/{name}"}
 
 
 def _may_answer(responses: Document, more: dict[str, str]) -> None:

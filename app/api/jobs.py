@@ -11,7 +11,7 @@ from pydantic import Field
 
 from app.api.dependencies import RESPOND_ASYNC, ServiceDependency, owner_of
 from app.api.errors import refusal
-from app.api.openapi import EVENT_STREAM, Responses, errors
+from app.api.openapi import Responses, errors, job_stream
 from app.api.schemas import Answer, ProblemBody, answer_of, to_json
 from app.api.sse import LAST_ID, JobEvents
 from app.errors import UnknownJob
@@ -94,7 +94,7 @@ async def cancel_job(request: Request, service: ServiceDependency, response: Res
     return await job_response(request, service, job_id)
 
 
-_READ: Responses = EVENT_STREAM | {
+_READ: Responses = job_stream(("GenerateResponse", "DecodeResponse", "CompileResponse")) | {
     204: {"description": "The last event was read already: there is no more to come back for"}
 }
 

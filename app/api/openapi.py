@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, get_args
 
+from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
 from app.api.errors import PROBLEM_TYPE
 
 Responses = dict[int | str, dict[str, Any]]
+EVENT_TYPE = "text/event-stream"
 _MEANING = {
     400: "invalid_json, unknown_field", 404: "unknown_automaton, unknown_model, unknown_job, not_found",
     405: "method_not_allowed",
@@ -28,10 +31,7 @@ _HEADERS = {
     "Location": "The path of the job",
     "Preference-Applied": "`respond-async`",
 }
-_EVENT = {  # one of the stream
-    "type": "object", "properties": {name: {"type": "string"} for name in ("event", "id", "data")},
-    "required": ["event", "data"],
-}
+_JSON = "application/json"
 
 
 def headers(*names: str) -> dict[str, Any]:
@@ -39,14 +39,59 @@ def headers(*names: str) -> dict[str, Any]:
     return {"headers": {name: {"description": _HEADERS[name], "schema": {"type": "string"}} for name in names}}
 
 
-EVENT_STREAM: Responses = {
-    200: {
-        "description": "The events `compiled` (as CompiledEventBody), `step` (as StepEventBody), "
-        "`restarted` (as RestartEventBody), `reconnect`, and `done` (the answer) or `error` (as Problem)",
-        "content": {"text/event-stream": {"schema": _EVENT}},
-        **headers("X-Job-Id", "Location"),
+def event(schema: str | Sequence[str], *names: str, **fields: Any) -> dict[str, Any]:
+    """The schema of an event whose data is JSON.
+
+    schema  the schema of the data, or several of which it has one
+    names   of the event; an unnamed one without any
+    fields  the schemas of other fields that it has
+    """
+    schemas = (schema,) if isinstance(schema, str) else schema
+    references = [{"$ref": f"#/components/schemas/{each}"} for each in schemas]
+    content = references[0] if len(references) == 1 else {"anyOf": references}
+    data = {"type": "string", "contentMediaType": _JSON, "contentSchema": content}
+    name = {"event": {"enum": list(names)}} if names else {}
+    return _object({**name, **fields, "data": data})
+
+
+def bare_event(data: str, **fields: Any) -> dict[str, Any]:
+    """The schema of an event that always has this data."""
+    return _object({**fields, "data": {"const": data}})
+
+
+def typed_events(*models: type[BaseModel]) -> list[dict[str, Any]]:
+    """The schemas of events whose names are the `type` in their data."""
+    return [event(model.__name__, *get_args(model.model_fields["type"].annotation)) for model in models]
+
+
+def stream_of(description: str, events: Sequence[dict[str, Any]], *header_names: str) -> Responses:
+    """A response that is a stream of such events. Each schema is that of one event."""
+    description = f"{description}. Comments (`: ping`) keep the connection open"
+    content = {EVENT_TYPE: {"schema": {"anyOf": list(events)}}}
+    return {200: {"description": description, "content": content, **headers(*header_names)}}
+
+
+def _object(properties: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "type": "object", "properties": properties, "required": list(properties), "additionalProperties": False
     }
-}
+
+
+def job_stream(answers: Sequence[str], *header_names: str) -> Responses:
+    """The stream of a job's events. The answer at its end is one of these."""
+    id_schema = {"type": "string"}
+    return stream_of(
+        "The events `compiled`, `step`, `restarted` and `reconnect`, and at the end `done` (the answer) or `error`",
+        (
+            {"type": "object", "properties": {"retry": {"type": "integer"}}, "required": ["retry"],
+             "additionalProperties": False},
+            event("CompiledEventBody", "compiled", id=id_schema), event("StepEventBody", "step", id=id_schema),
+            event("RestartEventBody", "restarted", id=id_schema),
+            bare_event("{}", event={"enum": ["reconnect"]}, retry={"type": "integer"}),
+            event(answers, "done", id={"const": "end"}), event("Problem", "error", id={"const": "end"}),
+        ),
+        *header_names,
+    )  # fmt: skip
 
 
 def errors(*statuses: int) -> Responses:

@@ -51,6 +51,29 @@ _EITHER_SCHEMA = {"anyOf": [{"type": "object"}, {"type": "string"}, {"type": "nu
 ObjectOrString = Annotated[Any, WithJsonSchema(_EITHER_SCHEMA)]
 AutomatonHash = Annotated[str, Field(pattern="^[0-9a-f]{64}$")]
 POLICY_STATES_MAX = 1_000  # that POST /compile lists
+STOPS_MAX, STOP_CHARS_MAX = 16, 64
+
+
+def _stops(value: object) -> object:
+    # One validator instead of a union, which would report an error for each of its members.
+    stops = [value] if isinstance(value, str) else value
+    if stops is None:
+        return ()
+    if not isinstance(stops, list) or not all(isinstance(stop, str) and stop for stop in stops):
+        raise ValueError("must be a non-empty string or a list of non-empty strings")
+    if len(stops) > STOPS_MAX or any(len(stop) > STOP_CHARS_MAX for stop in stops):
+        raise ValueError(f"contains more than {STOPS_MAX} strings, or one of more than {STOP_CHARS_MAX} characters")
+    return tuple(dict.fromkeys(stops))
+
+
+_STOPS_SCHEMA = {
+    "anyOf": [
+        {"type": "string", "minLength": 1, "maxLength": STOP_CHARS_MAX}, {"type": "null"},
+        {"type": "array", "maxItems": STOPS_MAX,
+         "items": {"type": "string", "minLength": 1, "maxLength": STOP_CHARS_MAX}},
+    ]
+}
+Stops = Annotated[tuple[str, ...], BeforeValidator(_stops), WithJsonSchema(_STOPS_SCHEMA)]
 
 
 @functools.cache
@@ -162,6 +185,7 @@ class GenerateRequest(Body, GenerationOptions):
     stream: bool = Field(False, description="Answer by server-sent events: compiled, step, and done or error")
     timeout_s: float | None = Field(None, gt=0)
     priority: Priority = Field("interactive", description="All that is interactive goes before what is batch")
+    stop: Stops = Field((), description="Strings that no answer contains. One may end the text, and is no part of it")
 
     @field_validator(*USED_BY)
     @classmethod
@@ -197,6 +221,10 @@ class GenerateRequest(Body, GenerationOptions):
             raise ValueError("n must not exceed beams")
         if self.rejected_top_k and not self.stream:
             raise ValueError("rejected_top_k goes with stream")
+        if self.stop and self.automaton is not None:
+            raise ValueError("stop goes with the constraint itself, not with automaton")
+        if self.stop and self.scope == "full":
+            raise ValueError('stop goes with scope "answer": the prompt may contain the string')
         if self.top_log_probs and not self.trace:
             raise ValueError("top_log_probs goes with trace")
         return self

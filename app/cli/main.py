@@ -133,6 +133,7 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
         temperature: Finite = None, top_p: Finite = None, top_k: int | None = None, min_p: Finite = None,
         frequency_penalty: Finite = None, presence_penalty: Finite = None, repetition_penalty: Finite = None,
         seed: int | None = None, timeout_s: Finite = None,
+        stop: Annotated[list[str], Opt(help="a string that no answer contains; may be repeated")] = [],  # noqa: B006
         stream: Annotated[bool, Opt("--stream", help="show the text during generation")] = False,
         trace: Annotated[bool, Opt("--trace", help="with --json: the token trace too")] = False,
         as_json: AsJson = False, url: Url = None, model: Model = None,
@@ -152,7 +153,7 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
             "length_penalty": length_penalty, "temperature": temperature, "top_p": top_p, "seed": seed,
             "top_k": top_k, "min_p": min_p, "frequency_penalty": frequency_penalty,
             "presence_penalty": presence_penalty, "repetition_penalty": repetition_penalty,
-            "timeout_s": timeout_s, "model": remote_model(model, url), "constraint": spec,
+            "timeout_s": timeout_s, "model": remote_model(model, url), "stop": stop or None, "constraint": spec,
         }
         if jsonl is not None:
             if prompt is not None or output is None or stream or as_json:

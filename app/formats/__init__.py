@@ -10,6 +10,14 @@ from __future__ import annotations
 from app.formats.answer_format import AnswerFormat, CallableTool, MarkerSplitter
 from app.formats.answer_reader import AnswerParts, AnswerReader, Thinking, ToolCall, call_id
 from app.formats.items import ItemProgress, OutputItem, output_items
+from app.formats.stops import (
+    STOP_PATH,
+    STOPPED_PATH,
+    constraint_without,
+    remove_partial_stop,
+    remove_stop,
+    stop_constraint,
+)
 from app.formats.tool_arguments import (
     NO_ARGUMENTS,
     Arguments,
@@ -31,8 +39,9 @@ from app.formats.tool_formats import (
 )
 
 __all__ = [
-    "AUTO", "CHAT_FORMATS", "NO_ARGUMENTS", "PLAIN_CALLS", "THINK_FORMATS", "AnswerFormat", "AnswerParts",
-    "AnswerReader", "Arguments", "CallFormat", "CallableTool", "ChatFormat", "ItemProgress", "MarkerSplitter",
-    "OutputItem", "Part", "TextSplit", "ThinkFormat", "Thinking", "ToolCall", "call_id", "chat_format", "output_items",
-    "raw_arguments", "schema_arguments", "think_format",
+    "AUTO", "CHAT_FORMATS", "NO_ARGUMENTS", "PLAIN_CALLS", "STOPPED_PATH", "STOP_PATH", "THINK_FORMATS",
+    "AnswerFormat", "AnswerParts", "AnswerReader", "Arguments", "CallFormat", "CallableTool", "ChatFormat",
+    "ItemProgress", "MarkerSplitter", "OutputItem", "Part", "TextSplit", "ThinkFormat", "Thinking", "ToolCall",
+    "call_id", "chat_format", "constraint_without", "output_items", "raw_arguments", "remove_partial_stop",
+    "remove_stop", "schema_arguments", "stop_constraint", "think_format",
 ]  # fmt: skip

@@ -13,6 +13,7 @@ from functools import cached_property
 from typing import Any
 
 from app.formats.answer_reader import AnswerParts, AnswerReader, ReadableTool, Thinking, head_of
+from app.formats.stops import stop_constraint
 from app.formats.tool_arguments import Arguments, Part
 from app.formats.tool_formats import CallFormat
 from app.models import ModelFiles
@@ -45,7 +46,7 @@ class AnswerFormat:
     reply       the text before a reply
     thinking    how the answer thinks, None if it does not
     reply_spec  the request's own constraint, which a reply satisfies; None for a reply in words
-    stop_free   the constraint that a reply in words contains no stop string
+    stops       strings that no reply in words contains; an answer without calls may end with one
     """
 
     split: MarkerSplitter
@@ -57,7 +58,7 @@ class AnswerFormat:
     reply: str = ""
     thinking: Thinking | None = None
     reply_spec: dict[str, Any] | None = None
-    stop_free: dict[str, Any] | None = None
+    stops: tuple[str, ...] = ()
 
     @cached_property
     def constraint(self) -> dict[str, Any]:
@@ -79,15 +80,18 @@ class AnswerFormat:
         if self.required:
             return calls
         if self.reply_spec is None and self.calls.trigger:
-            return _in_order([self._reply(), {"optional": calls}])  # the reply may be empty
+            if not self.stops:
+                return _in_order([self._reply(), {"optional": calls}])  # the reply may be empty
+            return {"any": [_in_order([self._reply(ends=False), calls]), self._reply()]}
         return {"any": [calls, self._reply()]}
 
-    def _reply(self) -> Part:
+    def _reply(self, ends: bool = True) -> Part:
+        """A reply. With `ends` nothing stands behind it, so it may end with a stop string."""
         before = self.split(self.reply)
         if self.reply_spec is not None:
             return _in_order([*before, self.reply_spec])
         excluded = [{"not": {"regex": f"{pattern}(?s:.*)"}} for pattern in self._beginnings_of_words()]
-        excluded += [] if self.stop_free is None else [self.stop_free]
+        excluded += [stop_constraint(self.stops, ends, "forbid")] if self.stops else []
         return _in_order([*before, {"all": [_ANY_REPLY, *excluded]} if excluded else _ANY_REPLY])
 
     def _beginnings_of_words(self) -> Iterator[str]:

@@ -110,10 +110,7 @@ class DescribeJob(OwnedJob):
 
 @dataclass(frozen=True, config=CONFIG)
 class CheckJob(JobHeader):
-    """A job that checks a text, or a sequence of labels. It needs no model.
-
-    conjuncts  whether to check each conjunct by itself, too
-    """
+    """Check a text or labels. With `conjuncts` each conjunct is checked as well. It needs no model."""
 
     spec: dict[str, JsonValue]
     text: str | tuple[str, ...]
@@ -169,6 +166,7 @@ class GenerateJob(OwnedJob):
     answer              the JSON of an AnswerReader, which finds thoughts and messages; None if answers are texts
     messages            whether each choice has the message that the reader finds in it
     reply_paths         where the caller's constraint stands in `spec`, beside those of tools; None: it is all of `spec`
+    stops               strings that are removed where they end an answer; `excludes_stops`: as of GenerateParams
     prompt_log_probs    how many alternatives to list in the place of each token of the prompt; None: no log-probs of it
     keep_white_space    whether answers keep the white space around them
     """
@@ -184,6 +182,8 @@ class GenerateJob(OwnedJob):
     answer: dict[str, JsonValue] | None = None
     messages: bool = False
     reply_paths: tuple[str, ...] | None = None
+    stops: tuple[str, ...] = ()
+    excludes_stops: bool = False
     prompt_log_probs: int | None = None
     keep_white_space: bool = False
     kind: Literal["generate"] = "generate"

@@ -317,7 +317,8 @@ class ChoiceBody:
     the tokenizer's own spelling counts. Null for `abs` and `sample`, which keep no bound.
 
     `captures` is null without a sequence that captures, and where to find them takes too many steps. With the scope
-    `full` they are places in prompt and answer. `message` is left out unless the request has `messages`.
+    `full` they are places in prompt and answer. `message` is left out unless the request has `messages`. `stop` is the
+    stop string that ended the text and is no part of it, left out where none did.
     """
 
     text: str
@@ -331,6 +332,7 @@ class ChoiceBody:
     captures: tuple[CaptureBody, ...] | None = None
     message: Annotated[AnswerMessageBody | None, Field(exclude_if=lambda message: message is None)] = None
     raw_text: Annotated[str | None, Field(exclude_if=lambda text: text is None)] = None
+    stop: Annotated[str | None, Field(exclude_if=lambda stop: stop is None)] = None
 
 
 @dataclass(frozen=True, config=CONFIG)

@@ -9,7 +9,6 @@ shortened text might not satisfy the constraint.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -225,26 +224,6 @@ def _reject_unknown(value: dict[str, Any], path: str, *names: str) -> None:
 def removable_stops(spec: Spec | None, stops: Sequence[str]) -> tuple[str, ...]:
     """The stop strings that may be removed from a text's end."""
     return tuple(stops) if spec is None or (_ignores_space(spec) and not any(map(str.strip, stops))) else ()
-
-
-def stop_constraint(stops: Sequence[str], at_end: bool, leading_space: str) -> dict[str, Any]:
-    """The constraint that a text contains no stop string. With `at_end` it may end with one."""
-    pattern = "|".join(re.escape(stop) for stop in stops)
-    ending = "+" if at_end else "*"
-    return {"not": {"regex": f"(?s:.*)(?:{pattern})(?s:.{ending})", "leading_space": leading_space}}
-
-
-def remove_stop(text: str, stops: Sequence[str]) -> str:
-    """A finished text without the stop string at its end."""
-    # Of several matching stop strings the longest begins first in the text.
-    return text[: len(text) - max((len(stop) for stop in stops if text.endswith(stop)), default=0)]
-
-
-def remove_partial_stop(text: str, stops: Sequence[str]) -> str:
-    """An unfinished text without a suffix that may become a stop string."""
-    longest = max(map(len, stops), default=0)
-    lengths = (size for size in range(longest, 0, -1) if any(stop.startswith(text[-size:]) for stop in stops))
-    return text[: len(text) - min(next(lengths, 0), len(text))]
 
 
 def strips_space(spec: Spec) -> bool:

@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from app.api.errors import PROBLEM_TYPE, Problem
 from app.api.openapi import component_schemas
+from app.openai.response_events import RESPONSE_EVENTS
 from app.openai.responses import ChatChunkBody, CompletionResponse, ErrorBody
 
 PREFIX = "/v1/"
@@ -70,7 +71,7 @@ class ErrorFormat:
 
 def document_errors(document: dict[str, Any]) -> None:
     """Adds OpenAI's errors and stream events to an OpenAPI document."""
-    document["components"]["schemas"] |= component_schemas(CompletionResponse, ChatChunkBody)
+    document["components"]["schemas"] |= component_schemas(CompletionResponse, ChatChunkBody, *RESPONSE_EVENTS)
     document_error_body(document, PREFIX, ErrorBody)
 
 

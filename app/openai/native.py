@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 
 from fastapi import APIRouter, Request, Response
 
 from app.api.dependencies import ContextDependency, ModelsDependency, require_no_key_policy, while_connected
-from app.api.openapi import EVENT_STREAM, errors
+from app.api.openapi import errors, job_stream
 from app.api.routes import ACCEPTED, JOB_ERRORS, LOOKUP_ERRORS, respond
 from app.api.schemas import GenerateRequest, GenerateResponse
 from app.api.sse import JobEvents
@@ -23,20 +21,21 @@ from app.openai.constraints import ParsedConstraint
 from app.openai.fields import validated
 from app.openai.requests import ChatRequest, MessageBody
 from app.openai.tool_bodies import ToolBody
-from app.openai.translate import ANY_ANSWER, check_chat, request_paths
+from app.openai.translate import check_chat, constraint_with_stops, request_paths
 from app.requests import GenerateParams
 from app.service import EventSubscription, Service
 from compiler.spec import spec_from_json, spec_warnings
 
 _TEXT_READER = AnswerReader(calls=None, tools=(), reply="", thinking=None)
+_STREAM = job_stream(("GenerateResponse",), "X-Job-Id", "Location")
 router = APIRouter()
 
 
 @dataclass(frozen=True, slots=True)
-class ConversationRequest:
-    """A request with messages for the service.
+class NativeRequest:
+    """A request for the service.
 
-    constraint  of the whole answer, which has the request's own one for a reply; None without any
+    constraint  of the whole answer, which has the request's own one for a reply to messages; None without any
     """
 
     params: GenerateParams
@@ -44,7 +43,7 @@ class ConversationRequest:
 
 
 @router.post(
-    "/generate", responses=EVENT_STREAM | ACCEPTED | JOB_ERRORS | LOOKUP_ERRORS | errors(507),
+    "/generate", responses=_STREAM | ACCEPTED | JOB_ERRORS | LOOKUP_ERRORS | errors(507),
     response_model=GenerateResponse, summary="Continue a prompt or a conversation under a constraint",
 )
 async def generate(
@@ -53,13 +52,11 @@ async def generate(
     context, service = context_of(body), models.of(body.model)
     if body.messages is None:
         require_no_key_policy(request, "send `messages` in its place")
-        params = body.to_params()
-        paths: AbstractContextManager[None] = contextlib.nullcontext()
+        translated, renamed = translate_prompt(body), None
     else:
-        translated = await _translated(request, service, body)
-        params, paths = translated.params, request_paths(translated.constraint, {"prompt": "messages"})
-    with paths:
-        submitted = await while_connected(request, service.begin(params, context))
+        translated, renamed = await _translated(request, service, body), {"prompt": "messages"}
+    with request_paths(translated.constraint, renamed):
+        submitted = await while_connected(request, service.begin(translated.params, context))
         reader = EventSubscription(service, submitted)
         if not context.respond_async:
             # An earlier failure gets a plain response instead of events. Its paths are those of the whole constraint,
@@ -71,7 +68,7 @@ async def generate(
     return JobEvents(reader, request.state.request_id, headers=headers)
 
 
-async def _translated(request: Request, service: Service, body: GenerateRequest) -> ConversationRequest:
+async def _translated(request: Request, service: Service, body: GenerateRequest) -> NativeRequest:
     """Translates a request with messages, to which its policy is applied first."""
     chat = await asyncio.to_thread(chat_of, body)
     check_chat(chat)
@@ -97,26 +94,45 @@ def chat_of(body: GenerateRequest) -> ChatRequest:
     )  # fmt: skip
 
 
+def translate_prompt(body: GenerateRequest) -> NativeRequest:
+    """Translates a request with a prompt. Raises SpecSyntaxError."""
+    params = body.to_params()
+    parsed = None if body.constraint is None else ParsedConstraint(body.constraint, "", "")
+    if body.stop and parsed is not None and params.spec is not None:
+        # What is probably a mistake is said in the terms of the constraint as it is written.
+        warnings = constraint_warnings(spec_warnings(params.spec))
+        constraint, removable = constraint_with_stops(body.stop, parsed, is_chat=False)
+        params = replace(
+            params, spec=spec_from_json(constraint), stops=removable, excludes_stops=True, warnings=warnings
+        )
+    return NativeRequest(params, parsed)
+
+
 def translate_messages(
     body: GenerateRequest, chat: ChatRequest, files: ModelFiles, *, form: str = AUTO,
     policy: AppliedPolicy | None = None,
-) -> ConversationRequest:
+) -> NativeRequest:
     """Translates a request with messages. Raises what `chat_turn` raises, and SpecSyntaxError."""
     turn = chat_turn(chat, files, form=form, policy=policy)
-    written = body.constraint
+    written, stops = body.constraint, body.stop
+    free_stops: tuple[str, ...] = ()
     parsed = None if written is None else ParsedConstraint(written, "", "")
     reader = _TEXT_READER
     if turn.answer is not None and body.automaton is None:
-        answer = replace(turn.answer, reply_spec=body.constraint)
+        if written is None:
+            stops, free_stops = (), body.stop  # those of any text bind the reply alone
+        answer = replace(turn.answer, reply_spec=written, stops=free_stops)
         parsed, reader = answer_constraint(answer, parsed), answer.reader
-    if body.automaton is None:
-        body = body.model_copy(update={"constraint": ANY_ANSWER if parsed is None else parsed.constraint})
+    removable: tuple[str, ...] = ()
     with request_paths(parsed):
+        if body.automaton is None:
+            constraint, removable = constraint_with_stops(stops, parsed, is_chat=True)
+            body = body.model_copy(update={"constraint": constraint})
         params = body.to_params()
     paths = None if parsed is None or not parsed.path else parsed.reply_paths
     warnings = () if written is None else constraint_warnings(spec_warnings(spec_from_json(written)))
     params = replace(
         params, prompt=turn.prompt.text, markers=turn.prompt.markers, answer=reader.as_dict(), messages=True,
-        reply_paths=paths, warnings=warnings,
+        reply_paths=paths, warnings=warnings, stops=free_stops or removable, excludes_stops=bool(stops),
     )  # fmt: skip
-    return ConversationRequest(params, parsed)
+    return NativeRequest(params, parsed)

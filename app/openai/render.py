@@ -11,10 +11,9 @@ from typing import Any, ClassVar, Literal
 from pydantic import BaseModel
 
 from app.errors import InternalError
-from app.formats import AnswerParts, ToolCall, call_id
+from app.formats import AnswerParts, ToolCall, call_id, remove_stop
 from app.messages import ChoiceBody, GenerateJobResult, Result, UsageBody
 from app.models import ModelFiles
-from app.openai.constraints import remove_stop
 from app.openai.errors import error_body
 from app.openai.logprobs import AnswerToken, chat_logprobs, completion_logprobs
 from app.openai.responses import (
@@ -111,8 +110,8 @@ def _answer(
     choice: ChoiceBody, translated: TranslatedRequest, files: ModelFiles, *, prompt: tuple[AnswerToken, ...], cut: bool
 ) -> FinishedAnswer:
     """`cut`: the answer has as many tokens as the budget. `prompt`: the tokens of the echoed prompt."""
-    whole = read_parts(translated, choice.text, finished=True)
-    kept = choice.text if whole.calls else remove_stop(choice.text, translated.stops)
+    reader = None if translated.answer is None else translated.answer.reader
+    kept = remove_stop(choice.text, translated.stops, reader)
     stop, text = choice.text[len(kept) :], kept.removesuffix(translated.suffix)
     cut = cut and translated.unconstrained and text == choice.text
     space = _space(choice, files) if translated.prefix else ""

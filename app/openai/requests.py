@@ -20,13 +20,12 @@ from pydantic import (
 
 from app.api.conversations import NO_EFFECT, MessageText, PolicyBody, require_kind
 from app.api.middleware.body import read_json
-from app.api.schemas import AutomatonHash, Constraint, GenerateRequest, ObjectOrString, Strings
+from app.api.schemas import AutomatonHash, Constraint, GenerateRequest, ObjectOrString, Stops, Strings
 from app.errors import InvalidJson
 from app.messages import ALTERNATIVES_MAX, GenerationOptions
 from app.openai.fields import BUILD_AT_ONCE, NeutralValues, OpenBody, unsupported
 from app.openai.tool_bodies import FunctionName, ToolBody
 
-STOPS_MAX, STOP_CHARS_MAX = 16, 64
 TOOLS_MAX = 1024
 PROMPTS_MAX = 64
 ENTRIES_MAX = 64  # of an object whose keys are the caller's
@@ -79,26 +78,6 @@ class StreamOptionsBody(OpenBody):
     continuous_usage_stats: Literal[False] | None = None
 
 
-def _stops(value: object) -> object:
-    # One validator instead of a union, which would report an error for each of its members.
-    stops = [value] if isinstance(value, str) else value
-    if stops is None:
-        return ()
-    if not isinstance(stops, list) or not all(isinstance(stop, str) and stop for stop in stops):
-        raise ValueError("must be a non-empty string or a list of non-empty strings")
-    if len(stops) > STOPS_MAX or any(len(stop) > STOP_CHARS_MAX for stop in stops):
-        raise ValueError(f"contains more than {STOPS_MAX} strings, or one of more than {STOP_CHARS_MAX} characters")
-    return tuple(dict.fromkeys(stops))
-
-
-_STOPS_SCHEMA = {
-    "anyOf": [
-        {"type": "string", "minLength": 1, "maxLength": STOP_CHARS_MAX}, {"type": "null"},
-        {"type": "array", "maxItems": STOPS_MAX,
-         "items": {"type": "string", "minLength": 1, "maxLength": STOP_CHARS_MAX}},
-    ]
-}
-Stops = Annotated[tuple[str, ...], BeforeValidator(_stops), WithJsonSchema(_STOPS_SCHEMA)]
 Schema = ObjectOrString  # a JSON schema, as an object or as a string of JSON
 _DEPRECATED: dict[str, JsonValue] = {"deprecated": True}
 

@@ -10,12 +10,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
-
 from app.formats import AnswerParts, ItemProgress, OutputItem, call_id, output_items
-from app.messages import GenerateJobResult, Warnings
+from app.messages import GenerateJobResult
 from app.openai.logprobs import logprob_fields
 from app.openai.render import FinishedAnswer, Writer, constraint_notes, read_parts, usage
+from app.openai.response_events import ResponseBody
 from app.openai.responses import Event, EventGroup
 
 _PARTS = ("thought", "reply")  # items whose text is in a part
@@ -27,31 +26,6 @@ _TEXT_EVENTS = {
     "thought": "response.reasoning_text", "reply": "response.output_text",
     "function": "response.function_call_arguments", "custom": "response.custom_tool_call_input",
 }  # fmt: skip
-
-
-class ResponseBody(BaseModel):
-    """A response. Its output has thoughts, a message, calls. `store` is always false: nothing is kept."""
-
-    model_config = ConfigDict(extra="allow")
-
-    id: str
-    object: str = "response"
-    created_at: int
-    model: str
-    status: str
-    output: list[dict[str, Any]]
-    usage: dict[str, Any] | None
-    error: None = None
-    incomplete_details: dict[str, str] | None = None
-    store: bool = False
-    background: bool = False
-    previous_response_id: None = None
-    truncation: str = "disabled"
-    automaton: str | None = None
-    seed: int | None = None
-    not_enforced: tuple[str, ...] = ()
-    approximate: tuple[str, ...] = ()
-    warnings: Warnings = ()
 
 
 @dataclass(slots=True)
@@ -117,7 +91,7 @@ class ResponsesWriter(Writer):
 
     def _begin(self, item: OutputItem, number: int) -> Iterator[Event]:
         body = self._body_of(OutputItem(item.kind, "", item.name, item.call), number, None)
-        body |= {"content": []} if item.kind in _PARTS else {}
+        body |= {"content": ()} if item.kind in _PARTS else {}
         body |= {} if item.kind == "custom" else {"status": "in_progress"}
         yield {"type": "response.output_item.added", "output_index": number, "item": body}
         if item.kind in _PARTS:
@@ -143,7 +117,7 @@ class ResponsesWriter(Writer):
         place: Event = {"type": kind, "item_id": self._item_id(item, number), "output_index": number}
         place |= {"content_index": 0} if item.kind in _PARTS else {}
         if kind.startswith("response.output_text"):
-            place["logprobs"] = self._logprobs(self.state.answer) if kind.endswith(".done") else []
+            place["logprobs"] = self._logprobs(self.state.answer) if kind.endswith(".done") else ()
         return place | fields
 
     def _body(self, answer: FinishedAnswer | None, result: GenerateJobResult | None) -> ResponseBody:
@@ -151,15 +125,15 @@ class ResponsesWriter(Writer):
         extra: dict[str, Any] = {}
         if result is not None:
             extra = {"automaton": result.automaton, "seed": result.seed, **constraint_notes(result)}
-        return ResponseBody(
-            id=f"resp_{self.job_id}", created_at=self.created, model=self.model,
-            status="in_progress" if answer is None else "incomplete" if cut else "completed",
-            output=[] if answer is None else [
+        return ResponseBody.model_validate({
+            "id": f"resp_{self.job_id}", "created_at": self.created, "model": self.model,
+            "status": "in_progress" if answer is None else "incomplete" if cut else "completed",
+            "output": () if answer is None else tuple(
                 self._body_of(item, number, answer) for number, item in enumerate(self._items(answer.parts, True))
-            ],
-            usage=None if result is None else _usage(result),
-            incomplete_details={"reason": "max_output_tokens"} if cut else None, **self.echoed, **extra,
-        )  # fmt: skip
+            ),
+            "usage": None if result is None else _usage(result),
+            "incomplete_details": {"reason": "max_output_tokens"} if cut else None, **self.echoed, **extra,
+        })  # fmt: skip
 
     def _body_of(self, item: OutputItem, number: int, answer: FinishedAnswer | None) -> dict[str, Any]:
         """An output item. Log-probs and a cut are those of the answer; None: it is not finished."""
@@ -174,18 +148,20 @@ class ResponsesWriter(Writer):
             case "custom":
                 return {**body, "call_id": call_id(self.job_id, 0, item.call), "name": item.name, "input": item.text}
             case "thought":
-                return {**body, "summary": [], "content": [self._part("thought", item.text, answer)]}
+                return {**body, "summary": (), "content": (self._part("thought", item.text, answer),)}
             case "reply":
-                return {**body, "role": "assistant", "content": [self._part("reply", item.text, answer)]}
+                return {**body, "role": "assistant", "content": (self._part("reply", item.text, answer),)}
 
     def _part(self, kind: str, text: str, answer: FinishedAnswer | None) -> dict[str, Any]:
         if kind == "thought":
             return {"type": "reasoning_text", "text": text}
-        return {"type": "output_text", "text": text, "annotations": [], "logprobs": self._logprobs(answer)}
+        return {"type": "output_text", "text": text, "annotations": (), "logprobs": self._logprobs(answer)}
 
-    def _logprobs(self, answer: FinishedAnswer | None) -> list[dict[str, Any]]:
+    def _logprobs(self, answer: FinishedAnswer | None) -> tuple[dict[str, Any], ...]:
         tokens = () if answer is None or answer.tokens is None else answer.tokens
-        return [{**logprob_fields(token), "top_logprobs": list(map(logprob_fields, token.top))} for token in tokens]
+        return tuple(
+            {**logprob_fields(token), "top_logprobs": tuple(map(logprob_fields, token.top))} for token in tokens
+        )
 
     def _item_id(self, item: OutputItem, number: int) -> str:
         return f"{_TYPES[item.kind][1]}_{hashlib.sha256(f'{self.job_id} {number}'.encode()).hexdigest()[:32]}"

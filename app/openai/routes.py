@@ -16,14 +16,15 @@ from app.api.dependencies import (
     require_no_key_policy,
     while_connected,
 )
-from app.api.openapi import Responses, errors, headers
+from app.api.openapi import Responses, bare_event, errors, event, stream_of, typed_events
 from app.messages import GenerateJobResult
 from app.openai.chats.policies import applied_policy
 from app.openai.render import ChatWriter, CompletionWriter, Writer, answers, generated, merged
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
+from app.openai.response_events import RESPONSE_EVENTS, ResponseBody
 from app.openai.responses import ChatCompletionResponse, CompletionResponse
 from app.openai.responses_request import ResponsesRequest, chat_of, echoed_fields, own_paths, stray_parts
-from app.openai.responses_writer import ResponseBody, ResponsesWriter
+from app.openai.responses_writer import ResponsesWriter
 from app.openai.stream import ChunkStream, StreamedAnswer
 from app.openai.translate import TranslatedRequest, infill_tokens, request_paths, translate_chat, translations
 from app.openai.unknown_fields import header_of, ignored_fields
@@ -35,15 +36,20 @@ _ERRORS = errors(400, 404, 408, 413, 415, 422, 429, 500, 503, 504, 507)
 router = APIRouter()
 
 
+HEADERS = ("X-Job-Id", "X-Ignored-Fields", "Deprecation")
+
+
 def _stream(chunk: str) -> Responses:
-    event = {"type": "object", "properties": {"data": {"type": "string"}}, "required": ["data"]}
-    return {
-        200: {
-            "description": f"With `stream`, events whose data is a {chunk}, an error (as ErrorBody) or `[DONE]`",
-            "content": {"text/event-stream": {"schema": event}},
-            **headers("X-Job-Id", "X-Ignored-Fields", "Deprecation"),
-        }
-    }
+    return stream_of(
+        f"With `stream`, events whose data is a {chunk}, an error (as ErrorBody), or at the end `[DONE]`",
+        (event(chunk), event("ErrorBody"), bare_event("[DONE]")), *HEADERS,
+    )  # fmt: skip
+
+
+_RESPONSE_STREAM = stream_of(
+    "With `stream`, events of the Responses API, whose names are their types, or an error (as ErrorBody)",
+    (*typed_events(*RESPONSE_EVENTS), event("ErrorBody")), *HEADERS,
+)
 
 
 @router.post(
@@ -78,7 +84,7 @@ async def chat_completions(
 
 
 @router.post(
-    "/v1/responses", responses=_stream("event of the Responses API") | _ERRORS, response_model=ResponseBody,
+    "/v1/responses", responses=_RESPONSE_STREAM | _ERRORS, response_model=ResponseBody,
     summary="Answer a conversation by a response (OpenAI)",
 )
 async def responses(

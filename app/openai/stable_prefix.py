@@ -9,8 +9,8 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 
+from app.formats import remove_partial_stop
 from app.messages import GenerationOptions, StepMessage, StepRowBody
-from app.openai.constraints import remove_partial_stop
 from compiler.artifact import CompiledConstraint
 from compiler.text import read_prefix
 

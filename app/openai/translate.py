@@ -13,12 +13,12 @@ from pydantic import ValidationError
 
 from app.api.schemas import GenerateRequest
 from app.errors import InvalidRequest, JobFailed, RequestOverLimit
-from app.formats import AUTO, AnswerFormat
+from app.formats import AUTO, STOP_PATH, STOPPED_PATH, AnswerFormat, constraint_without, stop_constraint
 from app.messages import USED_BY
 from app.models import ModelFiles
 from app.openai.chats.chat_turn import answer_constraint, chat_turn
 from app.openai.chats.policies import AppliedPolicy
-from app.openai.constraints import ParsedConstraint, parse_constraint, removable_stops, stop_constraint, strips_space
+from app.openai.constraints import ParsedConstraint, parse_constraint, removable_stops, strips_space
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.requests import GenerateParams, require_ids, seeded, unsatisfiable_beside_tools
 from compiler.errors import SpecSyntaxError, SpecUnsatisfiable, SpecUnsupported
@@ -36,7 +36,6 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
 }  # fmt: skip
 # Those of searches, too. Without an option of a search they request samples, at temperature 0 the most probable tokens.
 _CHANGES = ("frequency_penalty", "presence_penalty", "repetition_penalty", "logit_bias")
-_FIRST, _STOP = "all.0.", "all.1."  # paths inside the constraint that combines the caller's with the stop strings
 _BEFORE_SUFFIX = "sequence.0."
 # Tokens before the prompt, the suffix and the answer: of Qwen, CodeGemma and others, of StarCoder, of DeepSeek.
 _INFILL_TOKENS = (
@@ -209,9 +208,8 @@ def _translate(
     unconstrained = parsed is None and request.automaton is None and not (answer and answer.required) and not suffix
     free_stops = request.stop if answer is not None and parsed is None else ()  # those of any text bind the reply alone
     if answer is not None:
-        free = stop_constraint(free_stops, True, "forbid") if free_stops else None
         own = None if parsed is None else parsed.constraint
-        answer = dataclasses.replace(answer, reply_spec=own, stop_free=free)
+        answer = dataclasses.replace(answer, reply_spec=own, stops=free_stops)
         parsed = answer_constraint(answer, parsed)
     fields = prompt | _algorithm_fields(request, unconstrained)
     fields |= {name: getattr(request, name) for name in ("timeout_s", "priority", "automaton")}
@@ -226,7 +224,7 @@ def _translate(
             if suffix:
                 fields["constraint"] = _constraint_with_suffix(suffix, request.stop, parsed)
             else:
-                fields["constraint"], stops = _constraint_with_stops(
+                fields["constraint"], stops = constraint_with_stops(
                     () if free_stops else request.stop, parsed, is_chat
                 )
     params = _validated({name: value for name, value in fields.items() if value is not None}, parsed)
@@ -259,7 +257,7 @@ def _renamed(request: CompletionRequest | ChatRequest, params: GenerateParams) -
     return renamed
 
 
-def _constraint_with_stops(
+def constraint_with_stops(
     stops: tuple[str, ...], parsed: ParsedConstraint | None, is_chat: bool
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The constraint with stop strings, and those that may end the text."""
@@ -271,7 +269,7 @@ def _constraint_with_stops(
     strips = is_chat if spec is None else strips_space(spec)
     removable = removable_stops(spec, stops)
     stop_free = stop_constraint(stops, bool(removable), "strip" if strips else "forbid")
-    return {"all": [constraint, stop_free]}, removable
+    return constraint_without(stop_free, constraint), removable
 
 
 def _constraint_with_suffix(suffix: str, stops: tuple[str, ...], parsed: ParsedConstraint | None) -> dict[str, Any]:
@@ -364,8 +362,8 @@ def _request_path(field: str, parsed: ParsedConstraint | None) -> str:
             return "suffix"
         field = field.removeprefix(parsed.prefix)
     # A caller's own `all` without stop strings has no further `all` around it.
-    is_own_all = parsed is not None and "all" in parsed.constraint and not field.startswith(f"{_FIRST}all.")
-    if field.startswith(_STOP) and not is_own_all:
+    is_own_all = parsed is not None and "all" in parsed.constraint and not field.startswith(f"{STOPPED_PATH}all.")
+    if field.startswith(STOP_PATH) and not is_own_all:
         return "stop"
-    inner = field if is_own_all else field.removeprefix(_FIRST)
+    inner = field if is_own_all else field.removeprefix(STOPPED_PATH)
     return inner if parsed is None else parsed.path_of(inner)

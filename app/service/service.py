@@ -183,6 +183,8 @@ class Service:
             answer=params.answer,
             messages=params.messages,
             reply_paths=params.reply_paths,
+            stops=params.stops,
+            excludes_stops=params.excludes_stops,
             prompt_log_probs=params.prompt_log_probs,
             vocabulary=self._fingerprint,
             model=self.model,

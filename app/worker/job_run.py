@@ -25,6 +25,7 @@ from app.errors import (
     StorageDown,
     without_message,
 )
+from app.formats import STOP_PATH, STOPPED_PATH
 from app.messages import (
     CompileJob,
     CompileJobResult,
@@ -176,9 +177,17 @@ def _outcome(handler: Handler, job: Job, context: JobContext) -> Result:
 def _with_request_path(failure: Failure, job: OwnedJob) -> Failure:
     """The failure of a compilation, in terms of the job's request.
 
-    Requests with tools share compilations with requests that state the same constraint, so only the job has the path.
+    Requests with tools or stop strings share compilations with requests that state the same constraint, so only the
+    job has the path.
     """
-    if not isinstance(job, GenerateJob) or job.reply_paths is None:
+    if not isinstance(job, GenerateJob):
+        return failure
+    field = failure.fields.get("field")
+    if job.excludes_stops and isinstance(field, str):
+        if field.startswith(STOP_PATH):
+            return replace(failure, fields=failure.fields | {"field": "stop"})
+        failure = replace(failure, fields=failure.fields | {"field": field.removeprefix(STOPPED_PATH)})
+    if job.reply_paths is None:
         return failure
     if failure.facts == SpecUnsatisfiable.facts:  # its conflict names parts that the caller has not written
         return replace(failure, detail=unsatisfiable_beside_tools(job.reply_paths), fields={})

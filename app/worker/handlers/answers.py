@@ -6,8 +6,26 @@ from collections.abc import Sequence
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
-from app.formats import AnswerReader, call_id
+from app.formats import AnswerReader, call_id, remove_stop
 from app.messages import AnsweredCallBody, AnsweredFunctionBody, AnswerMessageBody, GenerateJob, GenerateJobResult
+from compiler.text import AnyText, answer_text, stripped_answer
+
+
+def answer_and_stop(raw: str, job: GenerateJob, automaton: AnyText, before: str | None) -> tuple[str, str]:
+    """The answer in a raw text, and the stop string behind it.
+
+    The stop string is empty if there is none. Needless white space around the answer is removed. A job that keeps white
+    space loses the optional space before a text alone, which is no part of it.
+
+    before  the part of the constrained text before the answer; None if the answer is the whole text
+    """
+    if job.keep_white_space:
+        return raw if before is not None else answer_text(automaton, raw), ""
+    stop = ""
+    if job.stops:
+        reader, text = None if job.answer is None else AnswerReader.of(job.answer), answer_text(automaton, raw)
+        stop = text[len(remove_stop(text, job.stops, reader)) :]
+    return stripped_answer(automaton, raw.removesuffix(stop), before), stop
 
 
 def with_parts(

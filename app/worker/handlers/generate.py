@@ -34,7 +34,7 @@ from app.models.tokenizer import PromptEncoder, open_tokenizer
 from app.observability import metrics, tracing
 from app.requests import budget_beside
 from app.settings import Settings
-from app.worker.handlers.answers import with_parts
+from app.worker.handlers.answers import answer_and_stop, with_parts
 from app.worker.handlers.base import (
     Context,
     Handler,
@@ -61,7 +61,7 @@ from app.worker.handlers.step_events import StepEventBuilder
 from app.worker.handlers.token_trace import token_trace
 from compiler.artifact import CompiledConstraint
 from compiler.products import LazyProduct, ProductStart
-from compiler.text import answer_text, check_text, read_prefix, stripped_answer, written_text
+from compiler.text import check_text, read_prefix, written_text
 from decoding.alternatives import AlternativesRecorder
 from decoding.engine import (
     Engine,
@@ -278,19 +278,10 @@ class Generator:
         """The text that ids spell."""
         return b"".join(self._tokens[token] or b"" for token in tokens).decode()
 
-    def _answer(self, raw: str, task: _Task) -> str:
-        """The answer in a raw text, without needless white space around it.
-
-        A job that keeps white space loses the optional space before a text alone, which is no part of it.
-        """
-        if not task.job.keep_white_space:
-            return stripped_answer(task.constraint.text, raw, task.before)
-        return raw if task.before is not None else answer_text(task.constraint.text, raw)
-
     def _answers(self, task: _Task) -> Callable[[tuple[int, ...]], bytes]:
         """A function from a row's ids to its answer. Rows that differ only in white space around it are one answer."""
-        if task.job.keep_white_space:
-            return lambda tokens: self._answer(self._raw(tokens), task).encode()
+        if task.job.keep_white_space or task.job.stops:
+            return lambda tokens: _answer(self._raw(tokens), task)[0].encode()
         strip = str.strip if task.before is None else str.rstrip
         return lambda tokens: strip(self._raw(tokens)).encode()
 
@@ -302,7 +293,7 @@ class Generator:
         if task.options.algorithm != "sample" and changes_log_probs(task.options):  # the search's is of another model
             log_prob = sum(step.log_prob for step in steps)
         raw = self._raw(hypothesis.tokens)
-        text = self._answer(raw, task)
+        text, stop = _answer(raw, task)
         check = check_text(task.constraint.text, (task.before or "") + text)
         if not check.satisfied:
             raise ReplayRejected("the finished text does not satisfy its constraint")
@@ -315,6 +306,7 @@ class Generator:
             trace=trace,
             captures=self._captures(hypothesis, task, (task.before or "") + text),
             raw_text=None if task.job.keep_white_space or raw == text else raw,
+            stop=stop or None,
         )
 
     def _captures(self, hypothesis: Hypothesis, task: _Task, text: str) -> tuple[CaptureBody, ...] | None:
@@ -362,6 +354,11 @@ class Generator:
                 return lambda event: context.progress(Progress("decode", event.step_number, task.options.max_tokens))
             case _:
                 return None
+
+
+def _answer(raw: str, task: _Task) -> tuple[str, str]:
+    """The answer in a raw text, and the stop string behind it."""
+    return answer_and_stop(raw, task.job, task.constraint.text, task.before)
 
 
 def _state_limits(settings: Settings) -> StateLimits:

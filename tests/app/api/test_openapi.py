@@ -60,7 +60,8 @@ def test_an_answer_and_its_stream_are_documented(document: dict[str, Any]) -> No
     assert answer["content"]["application/json"]["schema"] == {"$ref": "#/components/schemas/GenerateResponse"}
     for event in ("CompiledEventBody", "StepEventBody", "StepRowBody"):
         assert event in document["components"]["schemas"]
-    assert "CompiledEventBody" in answer["description"] and "StepEventBody" in answer["description"]
+    described = json.dumps(answer["content"]["text/event-stream"])
+    assert "CompiledEventBody" in described and "StepEventBody" in described
 
 
 def test_headers_of_answers_are_documented(document: dict[str, Any], client: TestClient) -> None:

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from app.formats import remove_stop
 from app.messages import GenerationOptions, StepMessage, StepRowBody
-from app.openai.constraints import remove_stop
 from app.openai.stable_prefix import AnswerNormalizer, StablePrefixTracker
 from compiler.artifact import CompiledConstraint
 from compiler.pipeline import compile_spec

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 
-from app.openai.constraints import remove_partial_stop, remove_stop
-from app.openai.requests import CompletionRequest
-from app.openai.translate import translate_completion
+from app.formats import remove_partial_stop, remove_stop
+from app.openai.requests import ChatRequest, CompletionRequest
+from app.openai.translate import translate_chat, translate_completion
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.text import answer_text, check_text
@@ -19,6 +19,7 @@ from compiler.vocab import byte_vocabulary
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive
+from tests.app.openai.chat_models import small_family
 from tests.fake_models import PrefixModel
 
 VOCABULARY = byte_vocabulary()
@@ -96,3 +97,24 @@ def test_a_possible_stop_string_is_held_back() -> None:
         assert remove_stop(longer, stops).startswith(remove_partial_stop(text, stops))
         if not stops:
             assert remove_partial_stop(text, stops) == text
+
+
+@pytest.mark.parametrize("name", ["hermes", "mistral-v7", "deepseek-v3.1"])
+def test_a_stop_string_ends_an_answer_and_never_precedes_calls(name: str) -> None:
+    files = small_family(name)
+    request = ChatRequest.model_validate({
+        "messages": [{"role": "user", "content": "a"}], "stop": ["END", "}"],
+        "tools": [{"type": "function", "function": {"name": "refund"}}],
+    })  # fmt: skip
+    translation = translate_chat(request, files, 64)
+    assert translation.params.spec is not None and translation.answer is not None
+    text = compile_spec(translation.params.spec, files.vocabulary).text
+    form = translation.answer.calls
+    assert form is not None
+    call = form.begin + form.head.replace("{name}", "refund") + "{}" + form.tail + form.end
+    for reply, is_reply, may_call in (("hi", True, True), ("hi END", True, False), ("hi END.", False, False)):
+        assert check_text(text, reply).satisfied == is_reply
+        assert check_text(text, reply + call).satisfied == may_call
+    reader = translation.answer.reader
+    assert remove_stop("hi END", translation.stops, reader) == "hi "
+    assert remove_stop("hi" + call, translation.stops, reader) == "hi" + call

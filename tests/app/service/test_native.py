@@ -28,7 +28,10 @@ CONVERSATIONS = [
     [{"role": "system", "content": "Be kind."}, USER, {"role": "assistant", "content": "How?"}, USER],
     [USER, {"role": "assistant", "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "call_1", "content": "done"}],
 ]  # fmt: skip
-CONSTRAINTS: list[dict[str, Any]] = [{}, {"constraint": {"regex": "[a-z]+"}}, {"constraint": {"keywords": ["dog"]}}]
+CONSTRAINTS: list[dict[str, Any]] = [
+    {}, {"constraint": {"regex": "[a-z]+"}}, {"constraint": {"keywords": ["dog"]}, "stop": "\n"},
+    {"stop": ["\n", "end"]},
+]  # fmt: skip
 TOOL_FIELDS: list[dict[str, Any]] = [
     {}, {"tools": TOOLS}, {"tools": TOOLS, "policy": {"rules": ["response(refund, notify)"]}},
     {"tools": TOOLS, "tool_choice": "required"}, {"tools": TOOLS, "parallel_tool_calls": False},
@@ -54,5 +57,6 @@ def test_a_generation_and_a_chat_are_one_request(name: str, tmp_path: Path) -> N
                 chat = translate_chat(theirs, files, 512, policy=applied)
                 assert (native.prompt, native.markers) == (chat.params.prompt, chat.params.markers)
                 assert native.spec == chat.params.spec
+                assert native.stops == chat.stops
                 reader = AnswerReader(None, (), "", None) if chat.answer is None else chat.answer.reader
                 assert native.answer == reader.as_dict()

@@ -1,0 +1,45 @@
+"""Excludes stop strings from answers, and removes them from their ends."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from app.formats.answer_reader import AnswerReader
+
+STOPPED_PATH, STOP_PATH = "all.0.", "all.1."  # inside a constraint of `constraint_without`
+
+
+def constraint_without(stop_free: dict[str, Any], constraint: dict[str, Any]) -> dict[str, Any]:
+    """A constraint and one of `stop_constraint` as one."""
+    return {"all": [constraint, stop_free]}
+
+
+def stop_constraint(stops: Sequence[str], at_end: bool, leading_space: str) -> dict[str, Any]:
+    """The constraint that a text contains no stop string. With `at_end` it may end with one."""
+    pattern = "|".join(re.escape(stop) for stop in stops)
+    ending = "+" if at_end else "*"
+    return {"not": {"regex": f"(?s:.*)(?:{pattern})(?s:.{ending})", "leading_space": leading_space}}
+
+
+def remove_stop(text: str, stops: Sequence[str], reader: AnswerReader | None = None) -> str:
+    """A finished text without the stop string at its end.
+
+    reader  finds the reply in the text, to which the stop strings belong; None: all of the text is the reply
+    """
+    if not stops:
+        return text
+    reply = text
+    if reader is not None:
+        parts = reader.read(text, finished=True)
+        reply = "" if parts.calls else parts.content
+    # Of several matching stop strings the longest begins first in the text.
+    return text[: len(text) - max((len(stop) for stop in stops if reply.endswith(stop)), default=0)]
+
+
+def remove_partial_stop(text: str, stops: Sequence[str]) -> str:
+    """An unfinished text without a suffix that may become a stop string."""
+    longest = max(map(len, stops), default=0)
+    lengths = (size for size in range(longest, 0, -1) if any(stop.startswith(text[-size:]) for stop in stops))
+    return text[: len(text) - min(next(lengths, 0), len(text))]
