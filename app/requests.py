@@ -90,7 +90,7 @@ def seeded(options: GenerationOptions) -> GenerationOptions:
 def check_generate_limits(params: GenerateParams, settings: Settings, files: ModelFiles) -> None:
     """Raise RequestOverLimit if a generation exceeds a setting or the model's context.
 
-    Its memory is estimated by the generate worker, which knows the model.
+    Its memory, which bounds its beams, is estimated by the generate worker, which knows the model.
     """
     options = params.options
     if not isinstance(params.prompt, str):
@@ -99,11 +99,18 @@ def check_generate_limits(params: GenerateParams, settings: Settings, files: Mod
     require_ids(tuple(options.logit_bias), files.vocabulary.size, "logit_bias")
     caps = [("max_tokens", "budget_max", BUDGET_MAX), ("n", "n_max", settings.requests.n_max)]
     if options.algorithm != "sample":
-        caps += [("beams", "beams_max", settings.requests.beams_max), ("beams", "vocabulary", files.vocabulary.size)]
+        require_beams(options.beams, settings)
+        caps.append(("beams", "vocabulary", files.vocabulary.size))
     if files.context_tokens is not None:
         caps.append(("max_tokens", "context_tokens", files.context_tokens))
     for path, limit, cap in caps:
         require_at_most(path, getattr(options, path), limit, cap)
+
+
+def require_beams(beams: int, settings: Settings) -> None:
+    """Raise RequestOverLimit where an operator allows fewer beams."""
+    if settings.requests.beams_max:
+        require_at_most("beams", beams, "beams_max", settings.requests.beams_max)
 
 
 def require_at_most(path: str, value: float, limit: str, cap: float) -> None:
@@ -145,12 +152,16 @@ class DecodeParams:
 
 
 def check_decode_limits(params: DecodeParams, settings: Settings) -> None:
-    """Raise RequestOverLimit if length, matrix or beams exceed a limit."""
+    """Raise RequestOverLimit if length, matrix or beams exceed a limit.
+
+    The worker estimates the memory of a search by beams. Here each of its steps keeps a number for each row.
+    """
     path, labels = "log_probs" if params.scorer is None else "max_tokens", len(params.spec.labels)
     require_at_most(path, params.rows, "matrix_rows_max", settings.requests.matrix_rows_max)
     require_at_most(path, params.rows * labels, "matrix_cells_max", settings.requests.matrix_cells_max)
     if params.beams != "exact":
-        require_at_most("beams", params.beams, "beams_max", settings.requests.beams_max)
+        require_beams(params.beams, settings)
+        require_at_most("beams", params.rows * params.beams, "matrix_states_max", settings.requests.matrix_states_max)
 
 
 def check_paths(rows: int, states: int, settings: Settings) -> None:

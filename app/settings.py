@@ -178,7 +178,7 @@ class AuthSettings(_Group):
     api_key: str = _setting("", "key that `abs --url` sends", repr=False)
     key_requests_per_minute: Amount = _setting(60, "requests of one key, unless the key has its own share; 0: no limit")
     key_concurrency_max: Amount = _setting(8, "concurrent requests of one key; 0: no limit")
-    key_beam_tokens_per_minute: Amount = _setting(50_000, "beams times tokens of one key; 0: no limit")
+    key_beam_tokens_per_minute: Amount = _setting(50_000, "beams times tokens of one key, its fair share; 0: no limit")
     key_pending_compiles_max: Amount = _setting(
         2, "constraints of one key that are compiled or wait for it; 0: no limit")
     key_store_bytes_max: Amount = _setting(
@@ -190,7 +190,7 @@ class RequestSettings(_Group):
 
     prompt_chars_max: Count = _setting(32_768, "length of a prompt")
     text_chars_max: Count = _setting(32_768, "length of a text to check")
-    beams_max: Count = _setting(128, "largest `beams`")
+    beams_max: Amount = _setting(0, "largest `beams`; 0: as many as memory carries")
     n_max: Count = _setting(16, "largest `n`")
     matrix_rows_max: Count = _setting(4_096, "rows of the matrix of `/decode`, or labels with the prefix")
     matrix_cells_max: Count = _setting(2**17, "rows times labels of that matrix")

@@ -22,6 +22,7 @@ from decoding.options import require
 from decoding.tensors import LOG_PROB_FLOOR
 
 _CELLS_AT_ONCE = 2**18  # cells of a (states x classes) table that are computed together
+_STEP_BYTES, _LINK_BYTES = 128, 16  # of `beam_labels`: for a row and a label of one step, for a row of each step
 _DEAD = float("-inf")  # the value of a sequence that cannot be accepted
 
 CancelCheck = Callable[[], bool]
@@ -126,6 +127,14 @@ def beam_labels(
         best = int(parent[best])
     labels.reverse()
     return LabelPath(tuple(labels), trellis.label_log_probs(labels), log_prob, score)
+
+
+def beam_bytes(rows: int, labels: int, beams: int) -> int:
+    """The most bytes that `beam_labels` takes beside its tables over the states.
+
+    rows, labels  T and L, the shape of the matrix
+    """
+    return beams * (_STEP_BYTES * labels + _LINK_BYTES * rows)
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.lifting import TokenAutomaton
-from decoding.errors import ModelOutputInvalid
+from decoding.errors import ModelOutputInvalid, RequestTooLarge
 from decoding.label_decoding import LabelPath
 from decoding.model import ObserveScores, ScoredSequence, Scores, StepInput, WholePrompts
 from decoding.options import SearchOptions
@@ -86,7 +86,8 @@ class ScorerModel(WholePrompts[LabelSession]):
         return Scores(self.log_probs(feed.session.rows), token_log_probs, inner.amax(dim=2))
 
     def bytes_for(self, prompt_tokens: int, rows: int, max_tokens: int, scratch_bytes: int = 0) -> int:
-        return 8 * rows * (prompt_tokens + max_tokens) + 4 * rows * self.vocab_size
+        # The labels of each row before and after a step, and its log-probs as the scorer's and as ours.
+        return 16 * rows * (prompt_tokens + max_tokens) + 16 * rows * self.vocab_size + scratch_bytes
 
     def score(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], observe: ObserveScores | None = None
@@ -100,15 +101,17 @@ class ScorerModel(WholePrompts[LabelSession]):
 
 def search_labels(
     model: ScorerModel, automaton: TokenAutomaton, options: SearchOptions, *, prefix: Sequence[int] = (),
-    cancelled: Callable[[], bool] | None = None,
+    cancelled: Callable[[], bool] | None = None, memory_bytes: int | None = None,
 ) -> LabelPath:
     """The best labels that go on after a prefix and end. Prefix and labels together are accepted.
 
-    options  its `max_tokens` are the most labels, where the end counts as one
-    prefix   labels that stand already; the state after them is not dead
+    options       its `max_tokens` are the most labels, where the end counts as one
+    prefix        labels that stand already; the state after them is not dead
+    memory_bytes  the most that the search may take; None: any number
 
     The result's log-probs have one of the end behind those of the labels. Raises BudgetTooSmall, PromptTooLong,
-    VocabularyMismatch, ModelOutputInvalid, Cancelled, and ReplayRejected for an answer that fails its check.
+    RequestTooLarge, VocabularyMismatch, ModelOutputInvalid, Cancelled, and ReplayRejected for an answer that fails its
+    check.
 
     A scorer that finds both labels and the end alike, under an automaton that accepts the labels 1, 0:
 
@@ -122,7 +125,12 @@ def search_labels(
         start = automaton.advance(start, label)
     prepared = PreparedConstraint.prepare(automaton, model.device)
     prepared.refuse_early(model, len(prefix) + 1, options.max_tokens, start)  # one place for the beginning
-    best = drive(model, prefix, search_of(prepared, options, start=start, prompt_ids=prefix), cancelled=cancelled)[0]
+    search = search_of(prepared, options, start=start, prompt_ids=prefix)
+    size = search.size
+    needed = model.bytes_for(len(prefix), size.rows, size.max_tokens, size.scratch_bytes) + size.kept_bytes
+    if memory_bytes is not None and needed > memory_bytes:
+        raise RequestTooLarge(needed, memory_bytes)
+    best = drive(model, prefix, search, cancelled=cancelled)[0]
     rescored = model.score(prefix, best.tokens)
     replay(automaton, best, rescored, options, tolerance=model.tolerance, start=start)
     log_probs = tuple(max(log_prob, LOG_PROB_FLOOR) for log_prob in rescored.log_probs)

@@ -106,9 +106,9 @@ def release_memory(device: torch.device) -> None:
         torch.cuda.empty_cache()
 
 
-def free_bytes(device: torch.device) -> int:
-    """Bytes that could be allocated on a device now. For the CPU these are those of this machine or its container."""
-    if device.type == "cuda":
+def free_bytes(device: torch.device | None = None) -> int:
+    """Bytes that could be allocated on a device now. Those of the CPU are this machine's or its container's."""
+    if device is not None and device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
     return min([_available_bytes(), *(left for left in map(_free_bytes_of, _CGROUPS) if left is not None)])
 

@@ -46,11 +46,18 @@ def test_thousands_of_tokens_are_answered_beside_short_requests(client: TestClie
     assert 1_500 < body["usage"]["completion_tokens"] <= 4_000
 
 
+def test_memory_alone_bounds_the_beams(client: TestClient) -> None:
+    body = client.post("/generate", json={**SHORT, "beams": 160}).json()
+    assert "dog" in body["choices"][0]["text"].lower() and body["usage"]["sequences"] >= 160
+
+
 def test_a_request_over_the_memory_is_refused_with_its_estimate(client: TestClient) -> None:
     refused = client.post("/generate", json={**SHORT, "beams": 128, "max_tokens": 8_000})
     problem = refused.json()
     assert (refused.status_code, problem["code"]) == (422, "request_too_large")
     assert problem["needed_bytes"] > problem["memory_bytes"] == 2**29 - 2**26
     assert "ABS_GENERATION_MEMORY_BYTES" in problem["detail"] and "max_tokens" in problem["detail"]
+    wide = client.post("/generate", json={**SHORT, "beams": 4_000}).json()
+    assert wide["code"] == "request_too_large" and wide["needed_bytes"] > wide["memory_bytes"]
     over = client.post("/generate", json={**SHORT, "max_tokens": CONTEXT + 1}).json()
     assert (over["limit"], over["cap"]) == ("context_tokens", CONTEXT)

@@ -43,7 +43,7 @@ def test_no_embedded_workers_is_a_choice() -> None:
 @pytest.mark.parametrize(
     ("variable", "value"),
     [
-        ("ABS_PORT", "http"), ("ABS_PORT", "70000"), ("ABS_NICE", "20"), ("ABS_BEAMS_MAX", "0"),
+        ("ABS_PORT", "http"), ("ABS_PORT", "70000"), ("ABS_NICE", "20"), ("ABS_BEAMS_MAX", "-1"),
         ("ABS_BEAMS_MAX", "many"), ("ABS_MODEL", ""), ("ABS_MODEL", ","),
         ("ABS_TIMEOUT_S_DEFAULT", "soon"), ("ABS_TIMEOUT_S_DEFAULT", "1000"), ("ABS_TIMEOUT_S_DEFAULT", "nan"),
         ("ABS_EMBEDDED_WORKERS", "compile,train"), ("ABS_SECRET", "short"), ("ABS_DFA_STATES_MAX", "-1"),

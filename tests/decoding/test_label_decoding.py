@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import tracemalloc
 from collections.abc import Iterator
 from functools import reduce
 
@@ -17,7 +18,7 @@ from compiler.spec import spec_from_json
 from compiler.text import TextAutomaton, check_labels
 from compiler.vocab import byte_vocabulary
 from decoding.errors import Cancelled, LengthImpossible, ModelOutputInvalid, OptionsInvalid, VocabularyMismatch
-from decoding.label_decoding import BeamOptions, beam_labels, best_labels
+from decoding.label_decoding import BeamOptions, beam_bytes, beam_labels, best_labels
 from decoding.options import push_up, pushed
 from decoding.tensors import LOG_PROB_FLOOR
 from tests.decoding.random_automata import all_texts
@@ -223,6 +224,19 @@ def test_a_table_of_many_states_is_read_block_by_block() -> None:
     automaton = from_table(np.array([0, 1, 1, 1, 1, 0]), chain, accepting, 64_998, eos_ids=(5,))
     matrix = np.log(np.full((2, 5), 0.2))
     assert best_labels(matrix, automaton).labels == beam_labels(matrix, automaton, BeamOptions(2)).labels == (0, 0)
+
+
+@pytest.mark.parametrize("rows, labels, beams", [(12, 64, 500), (3, 300, 2_000), (400, 3, 3_000)])
+def test_beams_take_at_most_the_estimated_memory(rows: int, labels: int, beams: int) -> None:
+    matrix, automaton = np.log(np.random.default_rng(5).dirichlet(np.ones(labels), rows)), all_texts(labels + 1)
+    tracemalloc.start()
+    try:
+        beam_labels(matrix, automaton, BeamOptions(beams))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    tables = 4 * matrix.nbytes
+    assert peak <= beam_bytes(rows, labels, beams) + tables <= 4 * peak + tables
 
 
 def test_faulty_input_is_refused() -> None:

@@ -23,11 +23,12 @@ from app.models import ScorerFiles
 from app.requests import check_paths
 from app.settings import Settings
 from app.worker.handlers.base import Context, load_constraint, sizes_of, timings_of
+from app.worker.handlers.engine import label_bytes_max
 from compiler.artifact import CompiledConstraint
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.text import TextAutomaton, check_labels
-from decoding.errors import ModelUnavailable
-from decoding.label_decoding import BeamOptions, LabelPath, beam_labels, best_labels
+from decoding.errors import ModelUnavailable, RequestTooLarge
+from decoding.label_decoding import BeamOptions, LabelPath, beam_bytes, beam_labels, best_labels
 from decoding.label_scoring import LabelScorer, ScorerModel, search_labels
 from decoding.options import SearchOptions
 from decoding.scorer_models import LabelIds, open_scorer
@@ -60,6 +61,7 @@ class LabelDecoder:
             result = self._write(job, job.scorer, constraint, context=context, sizes=sizes)
         else:
             check_paths(len(job.log_probs), constraint.text.display_dfa.states, self._settings)
+            _require_memory(job, self._settings)
             search = functools.partial(label_path, job, context.cancelled)
             result = decode_matrix(job, constraint, search, sizes, context.waited_s)
         return named_decoding(result, job.names)
@@ -78,11 +80,23 @@ class LabelDecoder:
         model = self._scorers[task.name].model_of(names)
         prefix = _numbers_of(task.prefix, names, constraint.tokens)
         options = SearchOptions(task.max_tokens, beams=job.beams, length_penalty=task.length_penalty)
-        path = search_labels(model, constraint.tokens, options, prefix=prefix, cancelled=context.cancelled)
+        path = search_labels(
+            model, constraint.tokens, options, prefix=prefix, cancelled=context.cancelled,
+            memory_bytes=label_bytes_max(self._settings),
+        )
         seconds = time.perf_counter() - started
         _require_sum(path, _SCORED_ROUNDING)
         timings = timings_of(job, sizes, context.waited_s, seconds)
         return _checked(constraint, path, task.prefix, sizes.automaton, timings=timings)
+
+
+def _require_memory(job: DecodeJob, settings: Settings) -> None:
+    """Raise RequestTooLarge where a search by beams may take too much."""
+    if job.beams == "exact":
+        return
+    needed, most = beam_bytes(len(job.log_probs), len(job.log_probs[0]), job.beams), label_bytes_max(settings)
+    if needed > most:
+        raise RequestTooLarge(needed, most)
 
 
 class _LoadedScorer:

@@ -10,7 +10,7 @@ from app.environment import group_environment
 from app.messages import GenerationOptions
 from app.observability import logs, metrics
 from app.settings import MEASURED, Settings
-from decoding.engine import free_bytes
+from decoding.engine import free_bytes, request_bytes_max
 from decoding.model import HuggingFaceModel, LanguageModel, TensorParallelModel
 
 FREE_SHARE = 4  # generations may use the free memory divided by this
@@ -76,6 +76,12 @@ def memory_bytes(model: LanguageModel[Any], settings: Settings) -> int:
         share //= settings.inference.tensor_parallel
     log.info("generations may hold %d MiB on %s; ABS_GENERATION_MEMORY_BYTES sets it", share >> 20, model.device)
     return share
+
+
+def label_bytes_max(settings: Settings) -> int:
+    """The most bytes that one search for labels may take. It runs on the host."""
+    share = free_bytes() // FREE_SHARE
+    return request_bytes_max(settings.inference.generation_memory_bytes or share)
 
 
 def trace_bytes(options: GenerationOptions) -> int:

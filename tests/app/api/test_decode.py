@@ -41,6 +41,15 @@ def satisfied(client: TestClient, labels: list[str]) -> bool:
     return bool(client.post("/check", json=body).json()["satisfied"])
 
 
+def test_memory_bounds_the_beams() -> None:
+    with service_client(generation_memory_bytes=2**20) as client:
+        assert decode(client, log_probs=matrix(4), beams=1_000).json()["satisfied"]
+        problem = decode(client, log_probs=matrix(4), beams=10_000).json()
+        assert problem["code"] == "request_too_large" and problem["needed_bytes"] > problem["memory_bytes"]
+        over = decode(client, log_probs=matrix(4), beams=10**12).json()
+    assert (over["path"], over["limit"]) == ("beams", "matrix_states_max")
+
+
 def test_the_exact_answer_is_the_best_of_all_sequences(client: TestClient) -> None:
     log_probs = matrix(4)
     body = decode(client, log_probs=log_probs).json()

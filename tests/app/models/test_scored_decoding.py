@@ -75,6 +75,13 @@ def test_written_labels_satisfy_within_the_budget(claims: TestClient, beams: int
         assert sum(step["log_prob"] for step in body["trace"]) >= body["log_prob"]
 
 
+def test_memory_bounds_the_beams(folder: Path) -> None:
+    with service_client(scorers=(f"claims={folder}",), generation_memory_bytes=2**23) as client:
+        assert decode(client, beams=300).status_code == 200
+        problem = decode(client, beams=20_000).json()
+    assert problem["code"] == "request_too_large" and problem["needed_bytes"] > problem["memory_bytes"] == 7 * 2**20
+
+
 def test_equal_requests_get_equal_answers(claims: TestClient) -> None:
     first, second = (decode(claims, max_tokens=8).json() for _ in range(2))
     assert (first["labels"], first["log_prob"]) == (second["labels"], second["log_prob"])

@@ -19,6 +19,10 @@ class Pet(BaseModel):
     age: int
 
 
+class AnyObject(BaseModel, extra="allow"):
+    """Any object."""
+
+
 @tool
 def feed(animal: Literal["dog", "cat"], grams: int) -> str:
     """Feeds an animal."""
@@ -62,8 +66,9 @@ def structured_function_calling(url: str) -> None:
 
 def structured_json_mode(url: str) -> None:
     # The request has no schema: the answer is any object.
-    structured = _model(url).with_structured_output(None, method="json_mode")
-    assert isinstance(structured.invoke(PROMPT), dict)
+    for kind, answer_type in ((None, dict), (AnyObject, AnyObject)):
+        structured = _model(url).with_structured_output(kind, method="json_mode")
+        assert isinstance(structured.invoke(PROMPT), answer_type)
 
 
 def structured_stream(url: str) -> None:

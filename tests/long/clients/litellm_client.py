@@ -24,8 +24,9 @@ def _options(url: str) -> dict[str, Any]:
     return {"model": f"openai/{MODEL}", "api_base": url, "api_key": "none"}
 
 
-def _ask(url: str, **fields: Any) -> Any:
-    return litellm.completion(messages=[{"role": "user", "content": PROMPT}], **_options(url), **fields)
+def _ask(url: str, *history: Any, **fields: Any) -> Any:
+    messages = [{"role": "user", "content": PROMPT}, *history]
+    return litellm.completion(messages=messages, **_options(url), **fields)
 
 
 def chat(url: str) -> None:
@@ -45,11 +46,18 @@ def tools(url: str) -> None:
     Pet.model_validate_json(call.function.arguments)
 
 
+def tool_results(url: str) -> None:
+    message = _ask(url, tools=[TOOL], tool_choice="required").choices[0].message
+    results = [{"role": "tool", "tool_call_id": call.id, "content": "It ate."} for call in message.tool_calls]
+    choice = _ask(url, message, *results, tools=[TOOL], tool_choice="none", response_format=Pet).choices[0]
+    assert Pet.model_validate_json(choice.message.content) and not choice.message.tool_calls
+
+
 def responses(url: str) -> None:
     assert litellm.responses(input=PROMPT, **_options(url)).output
 
 
-CHECKS = (chat, response_format, tools, responses)
+CHECKS = (chat, response_format, tools, tool_results, responses)
 
 if __name__ == "__main__":
     main(CHECKS)

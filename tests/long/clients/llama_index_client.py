@@ -53,6 +53,20 @@ def tools(url: str) -> None:
     assert call.tool_name == "feed" and "ate" in str(TOOL(**call.tool_kwargs))
 
 
+def tool_results(url: str) -> None:
+    model = _model(url, is_function_calling_model=True)
+    results = model.predict_and_call([TOOL], USER[0], tool_required=True).sources
+    assert results and all("ate" in str(result) for result in results)
+    answer = model.chat_with_tools([TOOL], user_msg=USER[0], tool_required=True)
+    history = [*USER, answer.message]
+    for call in model.get_tool_calls_from_response(answer):
+        content = str(TOOL(**call.tool_kwargs))
+        history.append(ChatMessage(role="tool", content=content, additional_kwargs={"tool_call_id": call.tool_id}))
+    format_ = {"type": "json_schema", "json_schema": {"name": "Pet", "schema": Pet.model_json_schema()}}
+    final = model.chat_with_tools([TOOL], chat_history=history, tool_choice="none", response_format=format_)
+    assert Pet.model_validate_json(final.message.content or "")
+
+
 def structured(url: str) -> None:
     for options in ({"is_function_calling_model": True}, {"should_use_structured_outputs": True}):
         model = _model(url, **options)
@@ -60,7 +74,7 @@ def structured(url: str) -> None:
         assert isinstance(model.structured_predict(Pet, PromptTemplate(PROMPT)), Pet)
 
 
-CHECKS = (chat, complete, tools, structured)
+CHECKS = (chat, complete, tools, tool_results, structured)
 
 if __name__ == "__main__":
     main(CHECKS)

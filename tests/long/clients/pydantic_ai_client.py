@@ -52,10 +52,10 @@ def prompted_output(url: str) -> None:
 def output_stream(url: str) -> None:
     async def run(output: Any) -> Any:
         async with _agent(url, output).run_stream(PROMPT) as answer:
-            return [pet async for pet in answer.stream_output()][-1]
+            return [result async for result in answer.stream_output()][-1]
 
-    for output in (Pet, NativeOutput(Pet)):
-        assert isinstance(asyncio.run(run(output)), Pet)
+    for output, kind in ((Pet, Pet), (NativeOutput(Pet), Pet), (PromptedOutput(AnyObject), AnyObject)):
+        assert isinstance(asyncio.run(run(output)), kind)
 
 
 def function_tools(url: str) -> None:
