@@ -35,9 +35,9 @@ def machine() -> str:
 
 
 def about(*, arguments: bool = True) -> dict[str, str]:
-    """The date, the machine and the command of this run. `arguments` adds those of the command."""
+    """The date, machine, command and commit of the code of this run. `arguments` adds those of the command."""
     command = shlex.join(["python", *sys.orig_argv[1 : None if arguments else 3]])  # -m MODULE ARGUMENT...
-    return {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "command": command}
+    return {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "command": command, "code": commit_of(HERE)}
 
 
 def parser_of(description: str | None, *, shared: bool = True, threads: int = 0) -> argparse.ArgumentParser:
@@ -98,9 +98,10 @@ class RowStore:
 
     def store(self, row: Row, key: Row, **run_fields: Any) -> None:
         """Replace the row of a key. `run_fields` describe the whole run."""
-        run = self.run()
+        run, origin = self.run(), about(arguments=False)
+        row = row | {"code": origin["code"]}  # other rows may have been measured with other code
         rows = sorted([*(other for other in run["rows"] if not _matches(other, key)), row], key=self._sort_key)
-        write_json(self._path, run | about(arguments=False) | run_fields | {"rows": rows})
+        write_json(self._path, run | origin | run_fields | {"rows": rows})
 
 
 def _matches(row: Row, key: Row) -> bool:

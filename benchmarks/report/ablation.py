@@ -123,7 +123,7 @@ def tables() -> str:
         "### Rows reserved for candidates that come closer, against the search with them",
         _changes(rows, ("reserve off",), "with reserve", MODELS, (4, 8, 16, 64)),
         "### The search that was kept, each part off alone, and other costs to go",
-        _changes(rows, CURRENT, "kept", MODELS, (4, 8, 16, 64)),
+        _changes(rows, CURRENT, "kept", MODELS, (1, 4, 8, 16, 64)),
     ]  # fmt: skip
     return "\n\n".join(part for part in parts if part)
 

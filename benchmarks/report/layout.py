@@ -24,10 +24,13 @@ def section(title: str, run: Mapping[str, Any], notes: str, *parts: str, details
 
     The notes stored with the run follow the others.
 
-    details  of the run, besides its date, machine, threads and command
+    details  of the run, besides its date, machine, threads, commit and command
     """
+    codes = dict.fromkeys(row["code"] for row in run.get("rows", ()) if "code" in row) or [run["code"]]
     threads = [f"{run['threads']} thread{'s' if run['threads'] > 1 else ''}"] if "threads" in run else []
-    origin = "; ".join((run["date"], run["machine"], *threads, *details, f"`{run['command']}`"))
+    origin = "; ".join((
+        run["date"], run["machine"], *threads, *details, f"code {', '.join(codes)}", f"`{run['command']}`"
+    ))
     blocks = (f"## {title}", origin, notes, *run.get("notes", ()), *parts)
     return "\n\n".join(block.strip("\n") for block in blocks if block) + "\n"
 

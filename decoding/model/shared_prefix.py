@@ -21,7 +21,6 @@ from decoding.model.protocol import Scores, StepInput
 from decoding.model.tree_attention import Nodes, Pass, Prompt
 
 _CHUNK_TOKENS = {"cpu": 64, "cuda": 512}  # of a prompt, read in one pass; prompts share whole chunks
-_ROWS_AT_A_TIME = 8  # of logits
 _ROWS_TRIED = {"cpu": 96, "cuda": 768}  # the largest pass of the trial
 _SCORE_BYTES = 16  # of a score that is written out, with its cap and its softmax, at most
 _MULTIPLES = (1, 2, 4, 8, 16, 32, 64)
@@ -207,14 +206,11 @@ class SharedReader:
 
 
 def _log_probs(logits: Tensor) -> Tensor:
-    """The log-probs of logits: float32 [R, V]. On the CPU they replace the logits in memory, a few rows at a time: a
-    second such array would be the largest of a pass. The bits are the same.
+    """The log-probs of logits: float32 [R, V]. On the CPU they replace the logits in memory.
+
+    A second such array would be the largest of a pass. The bits are the same.
     """
-    if logits.device.type != "cpu":
-        return logits.log_softmax(dim=-1)
-    for rows in logits.split(_ROWS_AT_A_TIME):
-        rows.copy_(rows.log_softmax(dim=-1))
-    return logits
+    return torch.log_softmax(logits, dim=-1, out=logits if logits.device.type == "cpu" else None)
 
 
 # --- batch sizes at which results do not depend on the batch --------------------------------------------------------

@@ -17,7 +17,7 @@ from torch import Tensor
 from decoding.tensors.backend import Array, like
 
 WIDE, NARROW = 64, 4  # ids in a chunk of a large class, and of a small one
-_CHUNK_CELLS_MAX = 2**19  # log-probs laid out at once: they stay in the processor's cache
+_CHUNK_CELLS_MAX = 2**21  # log-probs laid out at once: more leave the processor's cache
 
 IntArray = NDArray[np.int64]
 

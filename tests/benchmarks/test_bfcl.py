@@ -169,8 +169,8 @@ def test_the_report_counts_calls_by_engine(tmp_path: Path, monkeypatch: pytest.M
     (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     monkeypatch.setattr(report, "ROWS", tmp_path / "rows.jsonl")
     text = report.bfcl_section({
-        "date": "d", "machine": "m", "command": "c", "commit": "0123", "tools": 2, "seed": 7, "vocabulary": "v",
-        "translated": {"ok": 1, "type": 1},
+        "date": "d", "machine": "m", "code": "0", "command": "c", "commit": "0123", "tools": 2, "seed": 7,
+        "vocabulary": "v", "translated": {"ok": 1, "type": 1},
         "whole_tokens": 192, "limits": {"seconds": 60, "gigabytes": 4}, "versions": {"xgrammar": "1"},
     })  # fmt: skip
     ours = "| 1 | ours | 1 of 2 (50.0 %) | 12 / 12 | 40 / 40 | 1.0 / 1.0 | 4.0 / 5.0 | 1.0 / 1.0 | 1 of 1 (100.0 %) |"

@@ -158,6 +158,6 @@ def test_a_log_is_measured_and_reported() -> None:
         assert len(model["suffixes"]) == 2 * len(suffixes)
         assert all(suffixes[f"ours, {kind}"]["satisfied"] == 4 for kind in ("greedy", "sampling", "beams"))
         assert model["next"]["events"] == 10 and model["next"]["right_ours"] >= 5
-    about = {"date": "d", "machine": "m", "command": "c", "commit": "0123", "noise": "01n", "rows": [row]}
+    about = {"date": "d", "machine": "m", "code": "0", "command": "c", "commit": "0123", "noise": "01n", "rows": [row]}
     text = declare_section(about)
     assert "| log | LSTM | half | ours, beams | 4 of 4 (100.0 %) |" in text and "four fifths of it" in text

@@ -13,7 +13,10 @@ from benchmarks.report.decoding import TIME_MAX, decode_section
 from benchmarks.systems.base import TextConstraint
 from benchmarks.systems.ours import OurSearch
 
-ABOUT = {"date": "2026-01-01", "machine": "a machine", "threads": 2, "tokens": 32, "command": "python", "peers": []}
+ABOUT = {
+    "date": "2026-01-01", "machine": "a machine", "code": "0", "threads": 2, "tokens": 32, "command": "python",
+    "peers": [],
+}  # fmt: skip
 
 
 def _run(ours_s: float, theirs_s: float, ours_bytes: float = 2.0**20, theirs_bytes: float = 2.0**22) -> dict[str, Any]:

@@ -100,7 +100,7 @@ def test_the_report_has_means_ranges_and_goals() -> None:
         ]}
         for seed in range(2)
     ]  # fmt: skip
-    text = fashion_section({"date": "d", "machine": "m", "command": "c", "repeats": repeats})
+    text = fashion_section({"date": "d", "machine": "m", "code": "0", "command": "c", "repeats": repeats})
     assert "| CNN, `abs`, 10 beams | 95.50 (95.00-96.00) | 80.00 | 95.56 / 80.66 | 100.00 | 0.50 |" in text
     assert "CNN, 91: met; CNN, `abs`, 10 beams, 95.6 / 80.7: missed" in text
 

@@ -85,5 +85,5 @@ def test_a_measured_grammar_has_times_and_verdicts(tmp_path: Path) -> None:
     assert row["outcome"] == "ok" and row["wrong"] == 0 and row["texts"] == 11 and row["min_tokens"] == 2
     assert row["ms"] > 0 and row["mask_p99"] >= row["mask_p50"] > 0
     keyed = [row | {"vocabulary": "gpt2", "case": case.name, "engine": "ours", "repeat": 0}]
-    about = {"date": "", "machine": "", "command": "", "versions": {}, "rules": {case.name: case.rules}}
+    about = {"date": "", "machine": "", "code": "0", "command": "", "versions": {}, "rules": {case.name: case.rules}}
     assert "| arithmetic | ours |" in grammars_section(about | {"compile": keyed})

@@ -42,7 +42,7 @@ def test_cached_constraints_are_answered_at_the_requested_rate(measured: dict[st
 
 
 def test_the_report_lists_the_goals_met(measured: dict[str, Any]) -> None:
-    about = {"date": "d", "machine": "m", "command": "c"}
+    about = {"date": "d", "machine": "m", "code": "0", "command": "c"}
     run_data = copy.deepcopy(measured) | about
     for name in ("warm_mib", "end_mib", "ratio"):
         for sizes in run_data["sustained"]["memory"].values():
@@ -62,7 +62,7 @@ def test_the_queue_benchmark_counts_jobs_events_and_scripts() -> None:
     rows = queue.measure_all(256, 3)
     assert [(row["jobs"], row["events"]) for row in rows] == [(256, 0), (64, 3)]
     assert 3 < rows[0]["scripts"] < rows[1]["scripts"]
-    about = {"date": "d", "machine": "m", "command": "c", "callers": 32, "slots": 8, "load": 1.0}
+    about = {"date": "d", "machine": "m", "code": "0", "command": "c", "callers": 32, "slots": 8, "load": 1.0}
     text = queue_section(about | {"rows": rows})
     assert "\n| 0 | " in text and "\n| 3 | " in text
 
@@ -71,7 +71,7 @@ def test_workers_share_the_jobs_of_one_queue() -> None:
     rows = scaling.measure_all([1, 2], 4.0)
     assert [(row["workers"], row["failed"]) for row in rows] == [(1, 0), (2, 0)]
     assert rows[1]["least_jobs"] > 0 and rows[1]["answers_per_s"] > rows[0]["answers_per_s"] > 0
-    about = {"date": "d", "machine": "m", "command": "c", "seconds": 4.0, "load": 1.0}
+    about = {"date": "d", "machine": "m", "code": "0", "command": "c", "seconds": 4.0, "load": 1.0}
     text = scaling_section(about | {"rows": rows})
     assert "\n| 1 | 8 | " in text and " | 1.00 | " in text and "\n| 2 | 16 | " in text
 

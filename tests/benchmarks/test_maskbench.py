@@ -43,7 +43,7 @@ def test_the_checks_count_verdicts_and_refusals(checkout: Path) -> None:
     refused = SchemaCase("c", {"pattern": r"(a)\1"}, ({"data": "aa", "valid": True},))
     counts = count_verdicts([*map(read_case, select(checkout, "all", None, 0)), refused])
     assert counts == {"schemas": 3, "refused": 1, "valid accepted": 2, "invalid rejected": 2}
-    about = {"date": "d", "machine": "m", "command": "c", "part": "all", "commit": "x", "seconds": 1}
+    about = {"date": "d", "machine": "m", "code": "0", "command": "c", "part": "all", "commit": "x", "seconds": 1}
     text = report.checks_section(about | {"counts": dict(counts)})
     assert "| valid | 2 | 0 | 0 |" in text and "3 schemas, 1 of them refused." in text
 
@@ -148,8 +148,8 @@ def test_the_report_counts_verdicts_by_engine(tmp_path: Path, monkeypatch: pytes
     (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     monkeypatch.setattr(report, "ROWS", tmp_path / "rows.jsonl")
     text = report.maskbench_section({
-        "date": "d", "machine": "m", "command": "c", "commit": "0123", "part": "final", "seed": 7, "vocabulary": "v",
-        "limits": {"seconds": 20, "gigabytes": 4}, "versions": {"xgrammar": "1"},
+        "date": "d", "machine": "m", "code": "0", "command": "c", "commit": "0123", "part": "final", "seed": 7,
+        "vocabulary": "v", "limits": {"seconds": 20, "gigabytes": 4}, "versions": {"xgrammar": "1"},
     })  # fmt: skip
     assert "| ours | 1 of 2 (50.0 %) | 1 of 1 | 1 of 1 | 0 of 1 (0.0 %) | 12 / 12 | 4.0 / 5.0 |" in text
     assert "| XGrammar | 1 of 1 (100.0 %) | 0 of 0 | 0 of 1 | - | 12 / 12 | 4.0 / 5.0 |" in text
@@ -166,7 +166,7 @@ def test_the_report_counts_compiles_by_origin(tmp_path: Path, monkeypatch: pytes
     ]
     (tmp_path / "rows.jsonl").write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     monkeypatch.setattr(report, "COMPILE_ROWS", tmp_path / "rows.jsonl")
-    about = {"date": "d", "machine": "m", "command": "c", "commit": "0123", "part": "final", "seed": 7}
+    about = {"date": "d", "machine": "m", "code": "0", "command": "c", "commit": "0123", "part": "final", "seed": 7}
     text = report.compiles_section(about | {"vocabulary": "v", "limits": {"gigabytes": 1}, "versions": {}})
     assert "| ours | 2 of 3 (66.7 %) | 20 / 28 / 30 | 40 / 48 / 50 |" in text
     assert "| A | 2 of 2 |" in text and "| B | 0 of 1 |" in text and "- ours: dfa_states_max 1" in text

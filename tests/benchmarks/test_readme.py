@@ -27,7 +27,7 @@ COMMONGEN = {
     ]
 }
 RUNTIMES = {
-    "date": "d", "machine": "m", "threads": 1, "command": "c", "sets": 2, "max_tokens": 32, "growth": [],
+    "date": "d", "machine": "m", "code": "0", "threads": 1, "command": "c", "sets": 2, "max_tokens": 32, "growth": [],
     "rows": [
         {"method": "ours", "beams": 16, "seconds": [1.0, 3.0, 2.0]},
         {"method": "HMM", "beams": 16, "seconds": [4.0, 4.0, 8.0]},

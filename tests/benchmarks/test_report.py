@@ -138,7 +138,7 @@ def run(rows: list[dict[str, Any]], notes: dict[str, str] | None = None) -> dict
     names = dict.fromkeys(row["case"] for row in rows)
     return {
         "date": "2026-01-02",
-        "machine": "a machine",
+        "machine": "a machine", "code": "0",
         "command": "python -m benchmarks.compiler.compile",
         "vocabulary": "v",
         "limits": {"seconds": 60, "gigabytes": 6},
@@ -203,7 +203,7 @@ def test_the_growth_section_plots_and_lists_failed_compiles(results: Path) -> No
         for size in range(1, 6)
     ]
     rows.append(rows[0] | {"size": 6, "outcome": "time", "figures": {}})
-    text = scale_section({"date": "d", "machine": "m", "command": "c", "rows": rows})
+    text = scale_section({"date": "d", "machine": "m", "code": "0", "command": "c", "rows": rows})
     assert "keywords, 1 to 5: time as 2.00 times for each one more" in text
     assert "not compiled: keywords, 6: time" in text
     assert "<svg" in (results / "scale.svg").read_text(encoding="utf-8")

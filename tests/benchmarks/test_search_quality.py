@@ -31,7 +31,10 @@ def row(algorithm: str, beams: int, *log_probs: float, **fields: Any) -> dict[st
 
 def section(*rows: dict[str, Any]) -> str:
     return quality_section(
-        {"date": "today", "machine": "here", "max_tokens": 32, "threads": 1, "command": "c", "rows": list(rows)}
+        {
+            "date": "today", "machine": "here", "code": "0", "max_tokens": 32, "threads": 1, "command": "c",
+            "rows": list(rows),
+        }
     )
 
 

@@ -14,7 +14,10 @@ from benchmarks.decoding.shapes import SHAPES, Shape, ShapeRun, build_model, sha
 from benchmarks.report.decoding import shapes_section
 
 TINY = Shape("gpt2", {"model_type": "gpt2", "vocab_size": 50_304, "n_embd": 16, "n_head": 2})
-ABOUT = {"date": "2026-01-01", "machine": "a machine", "threads": 1, "command": "python", "device": "", "clock": "wall"}
+ABOUT = {
+    "date": "2026-01-01", "machine": "a machine", "code": "0", "threads": 1, "command": "python", "device": "",
+    "clock": "wall",
+}  # fmt: skip
 
 
 def _row(method: str, k: int, ours: float, **others: float) -> dict[str, Any]:

@@ -24,7 +24,7 @@ from benchmarks.tasks.truncation import TIMES, patterns, truncation_row
 from compiler.pipeline import compile_spec
 from compiler.spec import RegexSpec
 
-ABOUT = {"date": "d", "machine": "m", "threads": 1, "command": "c"}
+ABOUT = {"date": "d", "machine": "m", "code": "0", "threads": 1, "command": "c"}
 CONCEPTS = (("dog", "dogs"), ("run", "runs", "ran"))
 SENTENCES = [["One", "day,", "a", "dog", "ran", "home."], ["He", "saw", "an", "old,", "very", "old", "cat", "there."]]
 

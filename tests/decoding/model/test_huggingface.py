@@ -229,3 +229,13 @@ def test_an_empty_prompt_begins_with_the_models_own_first_token() -> None:
     torch.testing.assert_close(model.prefill([])[1], _full_pass(gpt2_of(), [[0]])[0], atol=2e-4, rtol=0)
     with pytest.raises(PromptEmpty):
         HuggingFaceModel(gpt2_of(bos_token_id=None)).prefill([])
+
+
+@pytest.mark.parametrize("shape", [(1, 301), (3, 50_257), (17, 7), (48, 4096)])
+def test_log_probs_in_place_of_logits_have_the_same_bits(shape: tuple[int, int]) -> None:
+    logits = torch.randn(shape) * 9.0
+    expected = logits.log_softmax(dim=-1)
+    log_probs = shared_prefix._log_probs(logits)
+    assert torch.equal(log_probs, expected) and log_probs.data_ptr() == logits.data_ptr()
+    strided = torch.randn(shape[::-1]).t()
+    assert torch.equal(strided.log_softmax(dim=-1), shared_prefix._log_probs(strided))
