@@ -14,12 +14,14 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from app.api.middleware.body import read_json
-from app.errors import InvalidJson, InvalidRequest
+from app.errors import InvalidJson, InvalidRequest, UnknownField
 from app.messages import WarningBody, constraint_warnings
 from app.openai.requests import OpenAIRequest
 from app.openai.structural_tags import structural_tag
+from app.openai.unknown_fields import DISTANCE_MAX, edit_distance
 from compiler.grammars import likely_syntax
 from compiler.spec import (
+    FORM_FIELDS,
     AllSpec,
     AnySpec,
     GrammarSyntax,
@@ -44,6 +46,15 @@ _HARMLESS = {  # fields of structured_outputs that are accepted with these value
     "disable_fallback": (None, True, False), "disable_any_whitespace": (None, True, False),
     "disable_additional_properties": (None, False), "whitespace_pattern": (None,),
 }
+_MEANT = {  # what to send in place of other values
+    "disable_additional_properties": "`additionalProperties` of the schema",
+    "whitespace_pattern": '`constraint` with `whitespace`, for example "compact"',
+}
+_TYPES = ("text", "json_object", "json_schema", "structural_tag")  # of response_format
+_FORMATS = {  # types of other servers' response_format that are not read: what to send
+    "regex": "regex", "grammar": "grammar", "gbnf": "grammar", "ebnf": "ebnf", "lark": "structured_outputs",
+    "choice": "structured_outputs",
+} | dict.fromkeys(FORM_FIELDS - {"regex", "grammar", "choice", "json_schema"}, "constraint")
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +147,11 @@ def _response_format(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
         yield ParsedConstraint(structural_tag(value, path), path, "")
     elif kind == "text":
         _reject_unknown(value, path, "type")
+    elif isinstance(kind, str) and kind.lower() in _FORMATS:
+        message = f"not supported: did you mean `{_FORMATS[kind.lower()]}` of the request?"
+        raise UnknownField(((f"{path}.type", message),))
+    elif isinstance(kind, str) and (near := _near(kind, _TYPES)):
+        raise UnknownField(((f"{path}.type", f'did you mean "{near}"?'),))
     else:
         message = 'must be "text", "json_object", "json_schema" or "structural_tag"'
         raise InvalidRequest(((f"{path}.type", message),))
@@ -146,8 +162,8 @@ def _structured_outputs(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
     _reject_unknown(value, path, *names, "json_object", "structural_tag", *_HARMLESS)
     for name, values in _HARMLESS.items():
         if value.get(name) not in values:
-            message = "is not supported: use regex, json, choice, grammar or structural_tag"
-            raise InvalidRequest(((f"{path}.{name}", message),))
+            message = "must be true or false" if name not in _MEANT else f"not supported: did you mean {_MEANT[name]}?"
+            raise (UnknownField if name in _MEANT else InvalidRequest)(((f"{path}.{name}", message),))
     for name in names:
         if value.get(name) is not None:
             yield _single_form("json_schema" if name == "json" else name, value[name], f"{path}.{name}")
@@ -218,7 +234,15 @@ def _required(value: dict[str, Any], name: str, path: str, kind: type = object) 
 def _reject_unknown(value: dict[str, Any], path: str, *names: str) -> None:
     for name in value:
         if name not in names:
-            raise InvalidRequest(((f"{path}.{name}", f"unknown field: use one of {json.dumps(names)[1:-1]}"),))
+            near = _near(name, names)
+            meant = f"`{near}`" if near else "`constraint` of the request" if name in FORM_FIELDS else None
+            message = f"did you mean {meant}?" if meant else f"use one of {json.dumps(names)[1:-1]}"
+            raise UnknownField(((f"{path}.{name}", f"unknown field: {message}"),))
+
+
+def _near(name: str, names: Sequence[str]) -> str | None:
+    """The one of some names that may be meant."""
+    return next((each for each in names if edit_distance(name[:64].lower(), each) <= DISTANCE_MAX), None)
 
 
 def removable_stops(spec: Spec | None, stops: Sequence[str]) -> tuple[str, ...]:

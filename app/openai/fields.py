@@ -5,10 +5,19 @@ A body is open to unknown fields, and a field may accept only values without eff
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pydantic import ConfigDict, Field, JsonValue, ValidationError, ValidationInfo, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from app.api.errors import FAULTS_MAX
 from app.api.schemas import Body
@@ -16,6 +25,7 @@ from app.errors import InvalidRequest
 from app.openai.responses import DeferredModel
 
 _UNSUPPORTED = "Not supported: "
+DID_YOU_MEAN = "x-did-you-mean"
 # FastAPI needs the body model of a route when the route is added.
 BUILD_AT_ONCE = ConfigDict(defer_build=False)
 
@@ -39,6 +49,24 @@ def unsupported(reason: str, *neutral: JsonValue) -> Any:
     return Field(None, description=f"{_UNSUPPORTED}{reason}", json_schema_extra={"enum": [None, *neutral]})
 
 
+def spelled_elsewhere(meant: str, reason: str, *neutral: JsonValue) -> Any:
+    """A constraint, tool or budget of other servers, not taken here. Its values are kept for `ignored_fields`.
+
+    meant  the field to send in its place
+    """
+    extra: dict[str, JsonValue] = {"enum": [None, *neutral], DID_YOU_MEAN: meant}
+    return Field(None, description=f"{_UNSUPPORTED}{reason}", json_schema_extra=extra)
+
+
+def refused_spellings(body: BaseModel) -> Iterator[tuple[str, str]]:
+    """The fields of `spelled_elsewhere` with values, and why they are refused."""
+    for name, field in type(body).model_fields.items():
+        extra = field.json_schema_extra
+        if isinstance(extra, dict) and DID_YOU_MEAN in extra and getattr(body, name) is not None:
+            reason = (field.description or "").removeprefix(_UNSUPPORTED)
+            yield name, f"not supported: did you mean `{extra[DID_YOU_MEAN]}`? {reason}"
+
+
 class NeutralValues(OpenBody):
     """Rejects other values in the fields made by `unsupported`."""
 
@@ -52,6 +80,8 @@ class NeutralValues(OpenBody):
             return value
         neutral = extra["enum"]
         assert isinstance(neutral, list)
+        if value not in neutral and DID_YOU_MEAN in extra:
+            return value
         if value not in neutral:
             raise ValueError(f"not supported: {description.removeprefix(_UNSUPPORTED)}")
         return None

@@ -23,25 +23,24 @@ from app.api.middleware.body import read_json
 from app.api.schemas import AutomatonHash, Constraint, GenerateRequest, ObjectOrString, Stops, Strings
 from app.errors import InvalidJson
 from app.messages import ALTERNATIVES_MAX, GenerationOptions
-from app.openai.fields import BUILD_AT_ONCE, NeutralValues, OpenBody, unsupported
+from app.openai.fields import BUILD_AT_ONCE, NeutralValues, OpenBody, spelled_elsewhere, unsupported
 from app.openai.tool_bodies import FunctionName, ToolBody
 
 TOOLS_MAX = 1024
 PROMPTS_MAX = 64
 ENTRIES_MAX = 64  # of an object whose keys are the caller's
-_FUNCTIONS = "use `tools` and `tool_choice`, their newer names"
 _TEXT_ONLY = "the model reads and writes text only: leave it out"
-_ALWAYS_COMPLETE = "every answer ends within max_tokens: leave it out"
+_LENGTH = 'for a least length, for example {"min_words": 5}'
 _NO_SPECIAL_TOKENS = "an answer shows the special tokens that its constraint names, and has no others: leave it out"
 _PROMPT_TYPES = "must be a text, token ids, or a list of them, which are not empty"
 
 class _UnsupportedFields(NeutralValues):
     """Fields of OpenAI and of other servers that are not supported."""
 
-    ignore_eos: Any = unsupported(_ALWAYS_COMPLETE, False)
-    min_tokens: Any = unsupported('use a constraint on the length, for example {"min_words": 5}', 0)
+    ignore_eos: Any = spelled_elsewhere("constraint", _LENGTH, False)
+    min_tokens: Any = spelled_elsewhere("constraint", _LENGTH, 0)
     early_stopping: Any = unsupported("a search ends when no better answer is possible: leave it out", False)
-    stop_token_ids: Any = unsupported("use `stop` with the text of the tokens", [])
+    stop_token_ids: Any = spelled_elsewhere("stop", "it takes the text of the tokens", [])
     include_stop_str_in_output: Any = unsupported("no answer contains a stop string: leave it out", False)
     skip_special_tokens: Any = unsupported(_NO_SPECIAL_TOKENS, True)
     spaces_between_special_tokens: Any = unsupported(_NO_SPECIAL_TOKENS, True, False)
@@ -255,7 +254,7 @@ class MessageBody(NeutralValues):
     tool_call_id: str | None = Field(None, description="Of a result: the id of its call")
     reasoning_content: str | None = Field(None, description="The thoughts before an earlier answer")
     reasoning: str | None = Field(None, description="vLLM's newer name of reasoning_content, which goes before it")
-    function_call: Any = unsupported(_FUNCTIONS)
+    function_call: Any = spelled_elsewhere("tool_calls", "it is the newer name")
     audio: Any = unsupported(_TEXT_ONLY)
 
     @model_validator(mode="after")
@@ -328,8 +327,8 @@ class ChatRequest(OpenAIRequest, ThinkingFields):
         None, description="Whether an answer may have several calls, if the model's format has; true by default"
     )
     policy: PolicyBody | None = Field(None, description="Rules over the order of calls, results and replies")
-    functions: Any = unsupported(_FUNCTIONS, [])
-    function_call: Any = unsupported(_FUNCTIONS, "none", "auto")
+    functions: Any = spelled_elsewhere("tools", "it is the newer name", [])
+    function_call: Any = spelled_elsewhere("tool_choice", "it is the newer name", "none", "auto")
     modalities: Any = unsupported(_TEXT_ONLY, ["text"])
     audio: Any = unsupported(_TEXT_ONLY)
     prediction: Any = unsupported("no text is predicted: leave it out")

@@ -14,9 +14,9 @@ from pydantic import Field
 
 from app.api.conversations import PolicyBody
 from app.api.schemas import ObjectOrString
-from app.errors import InvalidRequest, JobFailed, RequestOverLimit
+from app.errors import InvalidRequest, JobFailed, RequestOverLimit, UnknownField
 from app.messages import ALTERNATIVES_MAX
-from app.openai.fields import BUILD_AT_ONCE, OpenBody, unsupported, validated
+from app.openai.fields import BUILD_AT_ONCE, OpenBody, spelled_elsewhere, unsupported, validated
 from app.openai.requests import (
     ChatRequest,
     MessageBody,
@@ -94,7 +94,9 @@ class ResponsesRequest(OpenAIRequest, ThinkingFields):
     previous_response_id: Any = unsupported(_NO_STATE)
     conversation: Any = unsupported(_NO_STATE)
     prompt: Any = unsupported("no prompts are stored: send `input`")
-    max_tool_calls: Any = unsupported("it counts calls of built-in tools, of which there are none")
+    max_tool_calls: Any = spelled_elsewhere(
+        "parallel_tool_calls", "it counts calls of built-in tools, of which there are none"
+    )
 
     @property
     def top_log_probs(self) -> int | None:
@@ -272,8 +274,8 @@ def own_paths(own_path: Callable[[str], str] = own_path) -> Iterator[None]:
     """Rewrites the fields of a chat's errors to those of the request."""
     try:
         yield
-    except InvalidRequest as error:
-        raise InvalidRequest(tuple((own_path(fault["path"]), fault["message"]) for fault in error.errors)) from None
+    except (InvalidRequest, UnknownField) as error:
+        raise type(error)(tuple((own_path(fault["path"]), fault["message"]) for fault in error.errors)) from None
     except (SpecSyntaxError, SpecUnsupported) as error:
         error.field = own_path(error.field)
         raise

@@ -13,6 +13,7 @@ from pydantic import BaseModel
 
 from app.api.errors import FAULTS_MAX, UNKNOWN_FIELD, shown_path
 from app.errors import InvalidRequest, UnknownField
+from app.openai.fields import refused_spellings
 from app.openai.requests import CONSTRAINT_FIELDS
 from compiler.spec import FORM_FIELDS
 
@@ -96,6 +97,7 @@ def ignored_fields(
         raise InvalidRequest((("", f"the request has more than {FIELDS_MAX} unknown fields"),))
     meant = {_shown(field): _meant(field) for field in stray}
     refused = [(path, _message(path, name)) for path, name in meant.items() if name]
+    refused += dict.fromkeys(_refused(body))
     if refused:
         raise UnknownField(tuple(refused[:FAULTS_MAX]))
     if meant and policy == "refuse":
@@ -142,6 +144,18 @@ def _stray_fields(value: object, path: str = "") -> Iterator[StrayField]:
         case list() | tuple():
             for item in value:
                 yield from _stray_fields(item, f"{path}*.")
+
+
+def _refused(value: object, path: str = "") -> Iterator[tuple[str, str]]:
+    """The known fields of other servers that are not taken, and why."""
+    match value:
+        case BaseModel():
+            yield from ((f"{path}{name}", message) for name, message in refused_spellings(value))
+            for name in type(value).model_fields:
+                yield from _refused(getattr(value, name), f"{path}{name}.")
+        case list() | tuple():
+            for item in value:
+                yield from _refused(item, f"{path}*.")
 
 
 def _meant(field: StrayField) -> str | None:

@@ -89,6 +89,26 @@ def test_constraints_and_budgets_elsewhere_are_refused(name: str, meant: str) ->
         ("chat/completions", {"structural_tag": "{}"}, "structural_tag", "response_format"),
         ("chat/completions", {"reasoning_budget": 5}, "reasoning_budget", "max_thinking_tokens"),
         ("chat/completions", {"messages": [MESSAGE | {"regex": "a"}]}, "messages.*.regex", "regex"),
+        ("chat/completions", {"functions": [{"name": "a"}]}, "functions", "tools"),
+        ("chat/completions", {"function_call": {"name": "a"}}, "function_call", "tool_choice"),
+        ("chat/completions", {"min_tokens": 5}, "min_tokens", "constraint"),
+        ("chat/completions", {"ignore_eos": True}, "ignore_eos", "constraint"),
+        ("chat/completions", {"stop_token_ids": [7]}, "stop_token_ids", "stop"),
+        ("chat/completions", {"messages": [{"role": "assistant", "content": "a", "function_call": {}}, MESSAGE]},
+         "messages.*.function_call", "tool_calls"),
+        ("chat/completions", {"structured_outputs": {"whitespace_pattern": " ?"}},
+         "structured_outputs.whitespace_pattern", "constraint"),
+        ("chat/completions", {"structured_outputs": {"regx": "a"}}, "structured_outputs.regx", "regex"),
+        ("chat/completions", {"response_format": {"type": "json_schema", "json_schema": {"schma": {}, "schema": {}}}},
+         "response_format.json_schema.schma", "schema"),
+        ("chat/completions", {"response_format": {"type": "grammar", "grammar": "a"}}, "response_format.type",
+         "grammar"),
+        ("chat/completions", {"response_format": {"type": "regex", "pattern": "a"}}, "response_format.type", "regex"),
+        ("responses", {"min_tokens": 5}, "min_tokens", "constraint"),
+        ("responses", {"max_tool_calls": 2}, "max_tool_calls", "parallel_tool_calls"),
+        ("responses", {"text": {"format": {"type": "json_schema", "name": "a", "schema": {}, "schem": {}}}},
+         "text.format.schem", "schema"),
+        ("messages", {"stop_token_ids": [7]}, "stop_token_ids", "stop"),
     ],
 )  # fmt: skip
 def test_no_path_ignores_what_may_be_a_constraint(
@@ -115,6 +135,18 @@ def test_no_path_ignores_what_may_be_a_constraint(
 def test_every_path_names_what_it_ignores(path: str, body: dict[str, Any], ignored: str, client: TestClient) -> None:
     answer = client.post(f"/v1/{path}", json=body)
     assert (answer.status_code, answer.headers[HEADER]) == (200, ignored)
+
+
+def test_a_near_type_of_a_format_is_named(client: TestClient) -> None:
+    body = {"messages": [MESSAGE], "response_format": {"type": "jsonobject"}}
+    answer = client.post("/v1/chat/completions", json=body)
+    assert answer.status_code == 400 and 'did you mean "json_object"' in answer.json()["error"]["message"]
+
+
+def test_values_without_effect_are_accepted(client: TestClient) -> None:
+    neutral = {"min_tokens": 0, "stop_token_ids": [], "ignore_eos": False, "functions": [], "function_call": "auto",
+               "structured_outputs": {"regex": "[a-z]{1,3}", "whitespace_pattern": None}}  # fmt: skip
+    assert client.post("/v1/chat/completions", json={"messages": [MESSAGE], **neutral}).status_code == 200
 
 
 def test_a_setting_refuses_all_unknown_fields() -> None:
