@@ -9,7 +9,7 @@ shortened text might not satisfy the constraint.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -102,9 +102,12 @@ class ParsedConstraint:
         )
 
 
-def parse_constraint(request: OpenAIRequest) -> ParsedConstraint | None:
-    """The constraint of a request, None if it has none. Raises InvalidRequest with the field."""
-    parsed = list(_constraints(request))
+def parse_constraint(request: OpenAIRequest, names: Mapping[str, int] | None = None) -> ParsedConstraint | None:
+    """The constraint of a request, None if it has none. Raises InvalidRequest with the field.
+
+    names  the ids of the model's special and added tokens, which structural tags may have
+    """
+    parsed = list(_constraints(request, names))
     paths = [constraint.path for constraint in parsed] + ["automaton"] * (request.automaton is not None)
     if len(paths) > 1:
         message = f'{" and ".join(paths[:2])} are two constraints: give one, for instance constraint {{"all": [...]}}'
@@ -112,13 +115,13 @@ def parse_constraint(request: OpenAIRequest) -> ParsedConstraint | None:
     return parsed[0] if parsed else None
 
 
-def _constraints(request: OpenAIRequest) -> Iterator[ParsedConstraint]:
+def _constraints(request: OpenAIRequest, names: Mapping[str, int] | None) -> Iterator[ParsedConstraint]:
     if request.constraint is not None:
         yield ParsedConstraint(request.constraint, "constraint", "")
     if request.response_format is not None:
-        yield from _response_format(request.response_format)
+        yield from _response_format(request.response_format, names)
     if request.structured_outputs is not None:
-        yield from _structured_outputs(request.structured_outputs)
+        yield from _structured_outputs(request.structured_outputs, names)
     for path, form in _FLAT_FIELDS.items():
         value = getattr(request, path)
         if path == "grammar" and isinstance(value, dict):
@@ -127,7 +130,7 @@ def _constraints(request: OpenAIRequest) -> Iterator[ParsedConstraint]:
             yield _single_form(form, value, path, deprecated=path.startswith("guided_"))
 
 
-def _response_format(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
+def _response_format(value: dict[str, Any], token_names: Mapping[str, int] | None) -> Iterator[ParsedConstraint]:
     """OpenAI's `response_format`; with `value` in it TGI's, with `schema` llama.cpp's."""
     path, kind = "response_format", value.get("type")
     if "value" in value:
@@ -144,7 +147,7 @@ def _response_format(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
         else:
             yield _single_form("json_schema", _ANY_OBJECT, f"{path}.type")
     elif kind == "structural_tag":
-        yield ParsedConstraint(structural_tag(value, path), path, "")
+        yield ParsedConstraint(structural_tag(value, path, token_names), path, "")
     elif kind == "text":
         _reject_unknown(value, path, "type")
     elif isinstance(kind, str) and kind.lower() in _FORMATS:
@@ -157,7 +160,9 @@ def _response_format(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
         raise InvalidRequest(((f"{path}.type", message),))
 
 
-def _structured_outputs(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
+def _structured_outputs(
+    value: dict[str, Any], token_names: Mapping[str, int] | None
+) -> Iterator[ParsedConstraint]:
     path, names = "structured_outputs", ("regex", "json", "choice", "grammar")
     _reject_unknown(value, path, *names, "json_object", "structural_tag", *_HARMLESS)
     for name, values in _HARMLESS.items():
@@ -179,7 +184,7 @@ def _structured_outputs(value: dict[str, Any]) -> Iterator[ParsedConstraint]:
         tag = _read_json(tag, inner_path) if isinstance(tag, str) else tag
         if not isinstance(tag, dict):
             raise InvalidRequest(((inner_path, "must be a structural tag: an object, or its JSON"),))
-        yield ParsedConstraint(structural_tag(tag, inner_path), inner_path, "")
+        yield ParsedConstraint(structural_tag(tag, inner_path, token_names), inner_path, "")
 
 
 def _type_and_value(grammar: dict[str, Any], path: str) -> ParsedConstraint:

@@ -8,7 +8,7 @@ tokens that are excluded from it need no rule.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from app.errors import InvalidRequest
@@ -40,8 +40,12 @@ _FIELDS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {  # of each forma
 }
 
 
-def structural_tag(value: dict[str, Any], path: str) -> dict[str, Any]:
+def structural_tag(
+    value: dict[str, Any], path: str, names: Mapping[str, int] | None = None
+) -> dict[str, Any]:
     """The constraint of a structural tag. Raises InvalidRequest with the field.
+
+    names  the ids of the model's special and added tokens; None if they are not known: then no ids are accepted
 
     >>> tag = {"type": "tag", "begin": "<a>", "content": {"type": "any_text"}, "end": "</a>"}
     >>> structural_tag({"type": "structural_tag", "format": tag}, "response_format")
@@ -56,9 +60,9 @@ def structural_tag(value: dict[str, Any], path: str) -> dict[str, Any]:
         for tag in tags:
             tag["content"] = {"type": "json_schema", "json_schema": tag.pop("schema")}
         form = {"type": "triggered_tags", "triggers": value["triggers"], "tags": tags}
-        return _constraint(_TagFormats().part(form, path))
+        return _constraint(_TagFormats(names=names).part(form, path))
     _only(value, path, ("format",), ("type",))
-    return _constraint(_TagFormats().part(value["format"], f"{path}.format"))
+    return _constraint(_TagFormats(names=names).part(value["format"], f"{path}.format"))
 
 
 def _constraint(part: _Part) -> dict[str, Any]:
@@ -70,16 +74,21 @@ def _constraint(part: _Part) -> dict[str, Any]:
 class _TagFormats:
     """Translates the formats inside one tag.
 
-    ends  the strings that end the tag, which free text does not contain
+    ends   the strings that end the tag, which free text does not contain
+    names  as of `structural_tag`
     """
 
-    def __init__(self, ends: Sequence[str] = ()) -> None:
+    def __init__(self, ends: Sequence[str] = (), names: Mapping[str, int] | None = None) -> None:
         self._ends = tuple(end for end in ends if end)
+        self._names = names
 
     def part(self, value: object, path: str) -> _Part:
         """The part of a format."""
         form = _typed(value, dict, path, "must be a format: an object with a type")
         kind = form.get("type")
+        if kind == "exclude_token":
+            message = "text has no format of exactly one token: use any_tokens, or put star or repeat from 0 around it"
+            raise InvalidRequest(((f"{path}.type", f"this format is not supported here: {message}"),))
         if kind not in _FIELDS:
             names = ", ".join(_FIELDS)
             message = f"this format is not supported{did_you_mean(str(kind), _FIELDS)}; supported are {names}"
@@ -124,10 +133,29 @@ class _TagFormats:
         return {"all": [{"max_chars": chars}, *excluded]}
 
     def _any_tokens(self, form: dict[str, Any], path: str) -> _Part:
+        self._check_excluded(form, path)
         return _free((), form.get("max_tokens"))
 
     def _token(self, form: dict[str, Any], path: str) -> _Part:
-        return {"token": _token_name(form["token"], f"{path}.token")}
+        return {"token": self._token_name(form["token"], f"{path}.token")}
+
+    def _token_name(self, value: object, path: str) -> str:
+        """The name of a token, from its name or its id."""
+        if isinstance(value, str):
+            return value
+        if self._names is None or type(value) is not int:  # True is an int in Python
+            raise InvalidRequest(((path, "must be the name of a token, such as <tool_call>, or its id"),))
+        name = next((name for name, number in self._names.items() if number == value), None)
+        if name is None:
+            raise InvalidRequest(((path, "is the id of no special or added token: text may be spelled in any tokens"),))
+        return name
+
+    def _check_excluded(self, form: dict[str, Any], path: str) -> None:
+        """Raise InvalidRequest for excluded tokens that free text may contain. Others it never contains."""
+        for number, token in enumerate(_typed(form.get("exclude_tokens", []), list, f"{path}.exclude_tokens")):
+            inside = f"{path}.exclude_tokens.{number}"
+            if self._token_name(token, inside) not in (self._names or (token,)):
+                raise InvalidRequest(((inside, "is no special or added token of the model: exclude its text"),))
 
     def _sequence(self, form: dict[str, Any], path: str) -> _Part:
         return _in_order(self._parts(form["elements"], f"{path}.elements"))
@@ -142,9 +170,14 @@ class _TagFormats:
         return {"repeat": self.part(form["content"], f"{path}.content"), "min": 1}
 
     def _star(self, form: dict[str, Any], path: str) -> _Part:
+        if _is_one_token(form["content"]):  # by definition any_tokens
+            return self.part({**form["content"], "type": "any_tokens"}, f"{path}.content")
         return {"repeat": self.part(form["content"], f"{path}.content")}
 
     def _repeat(self, form: dict[str, Any], path: str) -> _Part:
+        if _is_one_token(form["content"]) and form["min"] == 0:
+            most = {} if form["max"] == -1 else {"max_tokens": form["max"]}
+            return self.part({**form["content"], "type": "any_tokens", **most}, f"{path}.content")
         bounds = {"min": form["min"], **({} if form["max"] == -1 else {"max": form["max"]})}
         return {"repeat": self.part(form["content"], f"{path}.content"), **bounds}
 
@@ -157,9 +190,10 @@ class _TagFormats:
         """What follows the beginning of a tag."""
         end = form["end"]
         if isinstance(end, dict):
-            return [_TagFormats().part(form["content"], f"{path}.content"), self.part(end, f"{path}.end")]
+            content = _TagFormats(names=self._names).part(form["content"], f"{path}.content")
+            return [content, self.part(end, f"{path}.end")]
         ends = [end] if isinstance(end, str) else list(_strings(form, "end", path))
-        content = _TagFormats(ends).part(form["content"], f"{path}.content")
+        content = _TagFormats(ends, self._names).part(form["content"], f"{path}.content")
         return [content, ends[0] if len(ends) == 1 else {"any": ends}]
 
     def _tags_with_separator(self, form: dict[str, Any], path: str) -> _Part:
@@ -220,7 +254,8 @@ class _TagFormats:
 
     def _token_triggered_tags(self, form: dict[str, Any], path: str) -> _Part:
         for number, token in enumerate(_typed(form["trigger_tokens"], list, f"{path}.trigger_tokens")):
-            _token_name(token, f"{path}.trigger_tokens.{number}")
+            self._token_name(token, f"{path}.trigger_tokens.{number}")
+        self._check_excluded(form, path)
         tags = _one(self._tags(form, path))
         free = _free(self._ends)
         first = tags if form.get("at_least_one") else None
@@ -228,9 +263,10 @@ class _TagFormats:
 
     def _token_dispatch(self, form: dict[str, Any], path: str) -> _Part:
         rules = [
-            _in_order([{"token": _token_name(token, f"{inside}.0")}, self.part(content, f"{inside}.1")])
+            _in_order([{"token": self._token_name(token, f"{inside}.0")}, self.part(content, f"{inside}.1")])
             for token, content, inside in _rules(form, path)
         ]
+        self._check_excluded(form, path)
         free = _free(self._ends)
         return _calls(_in_order([free, _one(rules)]), free, None, loop=form.get("loop", True))
 
@@ -266,10 +302,9 @@ def _free(
     return {"free": {**{name: value for name, value in strings.items() if value}, **most}}
 
 
-def _token_name(value: object, path: str) -> str:
-    if not isinstance(value, str):
-        raise InvalidRequest(((path, "must be the name of a token, such as <tool_call>: ids are not supported"),))
-    return value
+def _is_one_token(form: object) -> bool:
+    """Whether a format is one token of text."""
+    return isinstance(form, dict) and form.get("type") == "exclude_token"
 
 
 def _rules(form: dict[str, Any], path: str) -> Iterator[tuple[object, object, str]]:

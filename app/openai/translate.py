@@ -108,11 +108,14 @@ class TranslatedRequest:
         return self.constraint is not None and self.constraint.deprecated
 
 
-def translate_completion(request: CompletionRequest, max_tokens: int, suffix_tokens: int = 0) -> TranslatedRequest:
+def translate_completion(
+    request: CompletionRequest, max_tokens: int, suffix_tokens: int = 0, names: Mapping[str, int] | None = None
+) -> TranslatedRequest:
     """Translates a completion of its first prompt.
 
     max_tokens     the largest default budget
     suffix_tokens  the tokens of a suffix that the answer has to write; 0 if the model reads it before the answer
+    names          the ids of the model's special and added tokens
 
     Raises InvalidRequest, RequestValidationError, SpecSyntaxError.
     """
@@ -120,7 +123,7 @@ def translate_completion(request: CompletionRequest, max_tokens: int, suffix_tok
     fields = {"prompt": "", "scope": request.scope}
     translated = _translate(
         request, fields, request.max_tokens, min(COMPLETION_TOKENS, max_tokens), bool(request.echo),
-        suffix_tokens=suffix_tokens,
+        suffix_tokens=suffix_tokens, names=names,
     )
     echoed = request.logprobs if request.echo else None
     params = dataclasses.replace(translated.params, prompt=request.prompt[0], prompt_log_probs=echoed)
@@ -133,7 +136,7 @@ def translations(
     request: CompletionRequest, files: ModelFiles, max_tokens: int, suffix_tokens: int = 0
 ) -> tuple[TranslatedRequest, ...]:
     """Translates a completion, once for each prompt. Raises what `translate_completion` raises."""
-    first = translate_completion(request, max_tokens, suffix_tokens)
+    first = translate_completion(request, max_tokens, suffix_tokens, files.vocabulary.names)
     return tuple(
         dataclasses.replace(
             first, params=dataclasses.replace(first.params, prompt=_with_suffix(prompt, request.suffix, files)),
@@ -178,7 +181,10 @@ def translate_chat(
     turn = chat_turn(request, files, form=form, policy=policy)
     budget, default = request.max_completion_tokens or request.max_tokens, min(CHAT_TOKENS, max_tokens)
     fields = {"prompt": turn.prompt.text}
-    return _translate(request, fields, budget, default, markers=turn.prompt.markers, answer=turn.answer)
+    return _translate(
+        request, fields, budget, default, markers=turn.prompt.markers, answer=turn.answer,
+        names=files.vocabulary.names,
+    )  # fmt: skip
 
 
 def check_chat(request: ChatRequest) -> None:
@@ -195,11 +201,11 @@ def _check_conflicts(request: OpenAIRequest, conflicts: _Conflicts) -> None:
 def _translate(
     request: CompletionRequest | ChatRequest, prompt: dict[str, Any], budget: int | None, default: int,
     echo: bool = False, markers: tuple[tuple[int, int], ...] | None = None, answer: AnswerFormat | None = None,
-    suffix_tokens: int = 0,
+    suffix_tokens: int = 0, names: Mapping[str, int] | None = None,
 ) -> TranslatedRequest:
     is_chat = isinstance(request, ChatRequest)
     logprobs = request.top_log_probs is not None
-    parsed = parse_constraint(request)
+    parsed = parse_constraint(request, names)
     with request_paths(parsed):
         warnings = () if parsed is None else parsed.warnings()
     _check_conflicts(request, _CONFLICTS)

@@ -131,6 +131,123 @@ def test_parameters_have_markup_of_their_own(
     assert [each for each in rejected if check_text(machine, f"<f>{text(each)}</f>").satisfied] == []
 
 
+TRIP = {"type": "object", "required": ["to", "days"], "properties": {
+    "to": {"type": "string"}, "days": {"type": "integer"}, "note": {"type": ["string", "null"]},
+    "class": {"enum": ["first", 2, None]}, "cost": {"anyOf": [{"type": "number"}, {"$ref": "#/$defs/Free"}]},
+    "stops": {"type": "array", "items": {"type": "string"}, "maxItems": 2},
+    "guest": {"type": "object", "properties": {"age": {"type": "integer"}}, "required": ["age"]},
+}, "$defs": {"Free": {"const": "free"}}}  # fmt: skip
+GLM = "<arg_key>{}</arg_key><arg_value>{}</arg_value>"
+DEEPSEEK = '<｜DSML｜parameter name="{}" string="{}">{}</｜DSML｜parameter>'
+COHERE = '<cofl:value name="{}" type="{}">{}</cofl:value>'
+ITEM = '<cofl:value type="{}">{}</cofl:value>'
+KIMI = '<|open|>argument key="{}" type="{}"<|sep|>{}<|close|>argument<|sep|>'
+STYLED: list[tuple[str, list[list[str]], list[list[str]]]] = [
+    ("glm_xml",
+     [[GLM.format("to", "Rome"), GLM.format("days", 3)],
+      [GLM.format("to", ""), "\n", GLM.format("days", "\n3\n"), "\n"],
+      ["<arg_key>to</arg_key>\n<arg_value>a < b\n</arg_value>", GLM.format("days", 3), GLM.format("note", "null"),
+       GLM.format("class", "first"), GLM.format("cost", "free"), GLM.format("stops", '["a", "b"]'),
+       GLM.format("guest", '{"age": 7}')]],
+     [[GLM.format("to", "Rome")], [GLM.format("days", 3), GLM.format("to", "Rome")],
+      [GLM.format("to", "Rome"), GLM.format("days", "three")], ["<arg_key>to</arg_key>Rome", GLM.format("days", 3)],
+      [GLM.format("to", "Rome"), GLM.format("days", 3), GLM.format("class", 3)]]),
+    ("deepseek_xml",
+     [[DEEPSEEK.format("to", "true", "Rome"), DEEPSEEK.format("days", "false", 3)],
+      [DEEPSEEK.format("to", "true", "<b>"), "\n", DEEPSEEK.format("days", "false", "\n3"), "\n",
+       DEEPSEEK.format("note", "true", "so"), DEEPSEEK.format("class", "false", 2)],
+      [DEEPSEEK.format("to", "true", ""), DEEPSEEK.format("days", "false", -3),
+       DEEPSEEK.format("note", "false", "null"), DEEPSEEK.format("class", "true", "first"),
+       DEEPSEEK.format("cost", "false", 1.5), DEEPSEEK.format("guest", "false", '{"age": 7}')]],
+     [[DEEPSEEK.format("to", "false", "Rome"), DEEPSEEK.format("days", "false", 3)],
+      [DEEPSEEK.format("to", "true", "Rome"), DEEPSEEK.format("days", "true", 3)],
+      [DEEPSEEK.format("to", "true", "Rome"), DEEPSEEK.format("days", "false", 3),
+       DEEPSEEK.format("class", "true", 2)],
+      [DEEPSEEK.format("to", "true", "Rome")]]),
+    ("cohere_xml",
+     [[COHERE.format("to", "raw", "Rome"), COHERE.format("days", "json", 3)],
+      [COHERE.format("to", "raw", "Rome"), COHERE.format("days", "json", 3), COHERE.format("class", "raw", "first"),
+       COHERE.format("cost", "raw", "free"), COHERE.format("stops", "list", ITEM.format("raw", "a") * 2),
+       COHERE.format("guest", "dict", COHERE.format("age", "json", 7))],
+      [COHERE.format("to", "raw", "Rome"), COHERE.format("days", "json", 3), COHERE.format("note", "json", "null"),
+       COHERE.format("class", "json", "null"), COHERE.format("stops", "list", "")]],
+     [[COHERE.format("to", "json", "Rome"), COHERE.format("days", "json", 3)],
+      [COHERE.format("to", "raw", "Rome"), COHERE.format("days", "raw", 3)],
+      [COHERE.format("to", "raw", "Rome"), COHERE.format("days", "json", 3),
+       COHERE.format("stops", "list", ITEM.format("raw", "a") * 3)],
+      [COHERE.format("to", "raw", "Rome"), COHERE.format("days", "json", 3), COHERE.format("guest", "dict", "")],
+      [COHERE.format("to", "raw", "Rome"), COHERE.format("days", "json", 3),
+       COHERE.format("guest", "json", '{"age": 7}')]]),
+    ("kimi_k3_xml",
+     [[KIMI.format("to", "string", "Rome"), KIMI.format("days", "number", 3)],
+      [KIMI.format("to", "string", "<close>"), KIMI.format("days", "number", 3), KIMI.format("note", "null", "null"),
+       KIMI.format("class", "number", 2), KIMI.format("cost", "string", "free"),
+       KIMI.format("stops", "array", '["a"]'), KIMI.format("guest", "object", '{"age": 7}')]],
+     [[KIMI.format("to", "number", "Rome"), KIMI.format("days", "number", 3)],
+      [KIMI.format("to", "string", "Rome"), KIMI.format("days", "integer", 3)],
+      [KIMI.format("to", "string", "Rome")],
+      [KIMI.format("to", "string", "Rome"), KIMI.format("days", "number", 3), KIMI.format("class", "string", 2)]]),
+]
+
+
+@pytest.mark.parametrize(("style", "accepted", "rejected"), STYLED, ids=[style for style, _, _ in STYLED])
+def test_each_style_writes_the_types_of_its_values(
+    style: str, accepted: list[list[str]], rejected: list[list[str]]
+) -> None:
+    """Schemas like those of XGrammar's documentation, with other names."""
+    spec = spec_from_json(structural_tag({"format": tag("<f>", parameters(TRIP, style), "</f>")}, "response_format"))
+    machine = compile_spec(spec, byte_vocabulary(checks_texts=True)).text
+    texts = {verdict: ["<f>" + "".join(each) + "</f>" for each in pieces] for verdict, pieces in
+             ((True, accepted), (False, rejected))}  # fmt: skip
+    assert [each for each in texts[True] if not check_text(machine, each).satisfied] == []
+    assert [each for each in texts[False] if check_text(machine, each).satisfied] == []
+
+
+def test_definitions_that_multiply_are_refused_fast() -> None:
+    level = {"type": "object", "properties": {f"p{n}": {"$ref": "#/$defs/A"} for n in range(20)}}
+    schema = {**level, "$defs": {"A": level}}
+    with pytest.raises(InvalidRequest, match="inside each other"):
+        structural_tag({"format": parameters(schema, "cohere_xml")}, "f")
+
+
+NAMES = {"<|call|>": 7, "<|end|>": 8, "</s>": 9}
+
+
+def test_tokens_are_named_by_their_ids() -> None:
+    by_name = tag(token("<|call|>"), {"type": "any_tokens", "exclude_tokens": ["</s>"]}, token("<|end|>"))
+    by_id = tag({"type": "token", "token": 7}, {"type": "any_tokens", "exclude_tokens": [9]},
+                {"type": "token", "token": 8})  # fmt: skip
+    expected = structural_tag({"format": by_name}, "f", NAMES)
+    assert structural_tag({"format": by_id}, "f", NAMES) == expected
+    dispatch = {"type": "token_dispatch", "rules": [[7, constant("x")]], "exclude_tokens": [9]}
+    named = {"type": "token_dispatch", "rules": [["<|call|>", constant("x")]]}
+    assert structural_tag({"format": dispatch}, "f", NAMES) == structural_tag({"format": named}, "f", NAMES)
+
+
+def test_any_number_of_single_tokens_is_free_text() -> None:
+    one = {"type": "exclude_token", "exclude_tokens": ["</s>"]}
+    free = structural_tag({"format": {"type": "any_tokens", "exclude_tokens": ["</s>"]}}, "f", NAMES)
+    assert structural_tag({"format": {"type": "star", "content": one}}, "f", NAMES) == free
+    bounded = {"type": "repeat", "min": 0, "max": 5, "content": one}
+    assert structural_tag({"format": bounded}, "f", NAMES) == {"sequence": [{"free": {"max_tokens": 5}}]}
+
+
+@pytest.mark.parametrize(("form", "field", "says"), [
+    ({"type": "token", "token": 42}, "token", "text may be spelled in any tokens"),
+    ({"type": "any_tokens", "exclude_tokens": ["dog"]}, "exclude_tokens.0", "exclude its text"),
+    ({"type": "any_tokens", "exclude_tokens": ["</s>", 42]}, "exclude_tokens.1", "id of no special"),
+    ({"type": "exclude_token"}, "type", "exactly one token"),
+    ({"type": "star", "content": {"type": "exclude_token", "exclude_tokens": ["dog"]}},
+     "content.exclude_tokens.0", "exclude its text"),
+    ({"type": "plus", "content": {"type": "exclude_token"}}, "content.type", "exactly one token"),
+])  # fmt: skip
+def test_tokens_of_text_are_refused(form: dict[str, object], field: str, says: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        structural_tag({"format": form}, "f", NAMES)
+    assert caught.value.errors[0]["path"] == f"f.format.{field}"
+    assert says in caught.value.errors[0]["message"]
+
+
 RAIN = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
 
@@ -183,7 +300,11 @@ def test_requests_take_structural_tags(fields: dict[str, Any]) -> None:
     ({"type": "exclude_token"}, "type", "not supported"),
     ({"type": "const_string"}, "value", "required"),
     ({**ANY, "exclude": ["a"]}, "exclude", "did you mean excludes"),
-    ({**OBJECT, "style": "glm_xml"}, "style", "qwen_xml, minimax_xml"),
+    ({**OBJECT, "style": "llama_xml"}, "style", "qwen_xml, minimax_xml"),
+    (parameters({"properties": {"a": {"type": "array"}}}, "cohere_xml"),
+     "json_schema.properties.a", "arrays with items"),
+    (parameters({"properties": {"a": {"type": "object", "minProperties": 1}}}, "cohere_xml"),
+     "json_schema.properties.a", "alone"),
     ({**OBJECT, "style": "qwen_xml", "any_order": True}, "any_order", "qwen_xml"),
     (parameters({"minProperties": 1}), "json_schema", "alone"),
     (parameters({"type": "array"}), "json_schema", "alone"),
