@@ -190,13 +190,15 @@ class ConstraintUnsatisfiableError(ConstraintError, codes="constraint_unsatisfia
     """No text satisfies the constraint.
 
     conflict       conjuncts that contradict each other, or rules of a policy that cannot be met together any more
-    past           of a policy: the shortest conversation that leads to the conflict
+    past           of a policy: the shortest conversation that leads to the conflict; its first 16 events
+    left_out       how many elements such a list lacks, by its name
     characters     characters that no token of the model writes
     rows, lengths  of `decode`: rows of the matrix, and the lengths that the constraint accepts
     """
 
     conflict: list[str] | None
     past: list[str] | None
+    left_out: dict[str, int] | None
     characters: list[str] | None
     rows: int | None
     lengths: Any

@@ -77,7 +77,11 @@ def problem(error: Exception, request_id: str, headers: Mapping[str, str] | None
     }
     fields: dict[str, object] = {"retry_after_s": facts.retry_after_s, **failure.fields}
     fields["suggestion"] = suggested(fields)
-    body |= {name: _field(name, fields[name]) for name in facts.fields if fields.get(name) not in (None, "", [])}
+    shown = [name for name in facts.fields if fields.get(name) not in (None, "", [])]
+    body |= {name: _field(name, fields[name]) for name in shown}
+    sizes = {name: len(value) for name in shown if isinstance(value := fields[name], list)}
+    if left_out := {name: size - FAULTS_MAX for name, size in sizes.items() if size > FAULTS_MAX}:
+        body["left_out"] = left_out
     seconds = fields["retry_after_s"]
     retry = {} if seconds is None else {"retry-after": str(seconds)}
     allow = {"allow": error.allow} if isinstance(error, MethodNotAllowed) else {}

@@ -60,7 +60,7 @@ export const SENTENCES = {
     return p.expected && !detail.includes(p.expected) ? `${detail} Expected: ${p.expected}.` : detail;
   },
   constraint_unsatisfiable: (p) => {
-    if (p.past?.length) return `After ${p.past.join(", ")} no next event keeps these rules: ${p.conflict.join("; ")}. Change or drop one.`;
+    if (p.past?.length) return `After ${p.past.join(", ")}${p.left_out?.past ? ` and ${p.left_out.past} more` : ""} no next event keeps these rules: ${p.conflict.join("; ")}. Change or drop one.`;
     if (p.characters?.length) return `The model has no tokens that write ${quotedList(p.characters)}. Use other characters.`;
     return `${withFullStop(p.detail ?? "no text satisfies the constraint")} Change or drop ${p.conflict?.length > 1 ? "one" : "a part of it"}.`;
   },

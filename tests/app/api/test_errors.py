@@ -8,9 +8,11 @@ import pytest
 import app.errors
 import compiler.errors
 import decoding.errors
-from app.api.errors import DETAIL_CHARS_MAX, UNKNOWN_FIELD, problem, shown_path
+from abs_client.errors import ConstraintUnsatisfiableError, error_of
+from app.api.errors import DETAIL_CHARS_MAX, FAULTS_MAX, UNKNOWN_FIELD, problem, shown_path
 from app.errors import InternalError, JobFailed, NotReady, without_message
-from compiler.errors import ErrorFacts, LimitExceeded, SpecSyntaxError
+from app.openai.errors import error_body
+from compiler.errors import ErrorFacts, LimitExceeded, PolicyUnsatisfiable, SpecSyntaxError
 from decoding.errors import ModelUnavailable
 from docs.tools.reference import ERRORS
 
@@ -112,3 +114,15 @@ def test_long_texts_are_cut() -> None:
     body = json.loads(problem(SpecSyntaxError("x" * 10_000, field="y" * 10_000), "").body)
     assert len(body["detail"]) == DETAIL_CHARS_MAX
     assert len(body["field"]) < 200
+
+
+def test_an_error_counts_what_its_lists_leave_out() -> None:
+    past = tuple(f"call(tool{number})" for number in range(20))
+    answer = problem(PolicyUnsatisfiable("no event is left", conflict=("existence(a)",), past=past), "id-1")
+    body = json.loads(answer.body)
+    assert (body["past"], body["left_out"]) == (list(past[:FAULTS_MAX]), {"past": 4})
+    assert json.loads(error_body(answer.body))["error"]["left_out"] == {"past": 4}
+    error = error_of(422, body)
+    assert isinstance(error, ConstraintUnsatisfiableError) and error.left_out == {"past": 4}
+    short = problem(PolicyUnsatisfiable("no event is left", conflict=("existence(a)",), past=past[:16]), "id-1")
+    assert "left_out" not in json.loads(short.body)
