@@ -6,10 +6,13 @@ An agent has a number of calls. It proposes events until one is allowed: what it
 The conversation ends when the user leaves after a reply, or when no call is left. "Masks" forbid what breaks a rule for
 good, as engines do that look one step ahead: they know neither calls nor obligations. Writes results/policies.json and
 RESULTS.md.
+
+In the last part a service writes the events. `--served-only` measures it alone and keeps the other figures.
 """
 
 from __future__ import annotations
 
+import json
 import random
 import statistics
 import time
@@ -23,10 +26,11 @@ import torch
 from app.settings import BUILT_IN_MODEL
 from benchmarks.policies.agents import REPLY, EventModel, ModelAgent, RandomAgent, Wishes
 from benchmarks.policies.domains import RULES, Domain, RandomArguments, Session
+from benchmarks.policies.service import policy_service, served_figures
 from benchmarks.policies.tau import read_domain
 from benchmarks.policies.tau2 import read_tau2_domain
 from benchmarks.report import write_run
-from benchmarks.runs import Row, commit_of, parser_of
+from benchmarks.runs import RESULTS_DIRECTORY, Row, about, commit_of, parser_of
 from compiler.automata import live_states
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
 from compiler.policies import Event, EventKind, PolicyAutomaton, read_policy
@@ -151,12 +155,34 @@ def main() -> None:
     parser.add_argument("--models", nargs="*", type=Path, default=[Path(BUILT_IN_MODEL)], help="folders of models")
     parser.add_argument("--model-conversations", type=int, default=50, help="conversations of each model")
     parser.add_argument("--calls", type=int, default=8)
+    parser.add_argument("--served-conversations", type=int, default=5, help="conversations with the service")
+    parser.add_argument("--served-only", action="store_true", help="measure the service alone")
     parser.add_argument("--seed", type=int, default=1)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    agents: list[Agent] = ["random", "adversarial", *map(EventModel, args.models)]
     domains = [read_domain(args.data, name) for name in RULES]
     domains += [read_tau2_domain(args.tau2, name, args.data) for name in RULES]
+    if args.served_only:
+        stored = json.loads((RESULTS_DIRECTORY / "policies.json").read_text(encoding="utf-8"))
+        write_run("policies", stored | {"served": served(domains, args)})
+    else:
+        write_run("policies", unserved(domains, args) | {"served": served(domains, args)})
+
+
+def served(domains: list[Domain], args: Any) -> Row:
+    """The figures of the service, with the run's date and machine."""
+    options = {"conversations": args.served_conversations, "calls": args.calls, "seed": args.seed}
+    rows = []
+    with policy_service(args.threads) as http:
+        for domain in domains:
+            rows.append(served_figures(http, domain, read_rules_of(domain), **options))
+            print(rows[-1], flush=True)
+    return about() | {"rows": rows, "threads": args.threads}
+
+
+def unserved(domains: list[Domain], args: Any) -> Row:
+    """The figures of all agents and systems, without a service."""
+    agents: list[Agent] = ["random", "adversarial", *map(EventModel, args.models)]
     rows, sizes = [], {}
     for domain in domains:
         started = time.process_time()
@@ -171,8 +197,7 @@ def main() -> None:
                 rows.append(figures(domain, policy, system, agent, args=args))
                 print(rows[-1], flush=True)
     commits = {"tau_bench": commit_of(args.data), "tau2": commit_of(args.tau2)}
-    run = {"rows": rows, "sizes": sizes, "calls": args.calls, "commits": commits, "threads": args.threads}
-    write_run("policies", run)
+    return {"rows": rows, "sizes": sizes, "calls": args.calls, "commits": commits, "threads": args.threads}
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+from collections.abc import Iterator
 from functools import partial
 from itertools import product
 from typing import Any
@@ -50,6 +51,14 @@ forbid an event after which a rule cannot be met by anything, as engines do that
 rules hold at the end. "broken": a rule was broken by an event; "unmet": the conversation ended before a rule was met,
 within the calls; "stuck": no event was allowed, a dead end. "decision ms" is the time of one decision after any number
 of events, without the check of arguments; "model ms" is the median time in which a model draws eight names.
+"""
+SERVED_NOTES = """
+Through the service: `POST /generate` with all tools, the rules and the calls that are left writes each event of a
+conversation, with arguments of the built-in model's own; its prompt is the user's first message alone. Beside each
+request, the same one is sent without the rules; its answer is not used. "a → b": without and with the rules. "overhead
+ms" is the time of a request outside the search: HTTP, the rules' decision, and the compilation of the constraint where
+no other request had it ("new constraints", with the median of their compilations). With rules the answers are calls,
+which have more tokens than the replies that this model writes without them.
 """
 MARKERS = "os^vDP*X<>h"  # one more than there are colours, so that no two systems look alike
 COMMONGEN_HEAD = (
@@ -294,4 +303,27 @@ def policies_section(run: dict[str, Any]) -> str:
     ]
     details = [f"tau-bench {run['commits']['tau_bench']}, tau2 {run['commits']['tau2']}"]
     notes = POLICIES_NOTES.format(calls=run["calls"])
-    return section("Policies of tau-bench and tau2", run, notes, table(head, rows), "\n".join(sizes), details=details)
+    parts = [table(head, rows), "\n".join(sizes), *_served_parts(run)]
+    return section("Policies of tau-bench and tau2", run, notes, *parts, details=details)
+
+
+def _served_parts(run: dict[str, Any]) -> Iterator[str]:
+    """The figures of the service, with their own origin."""
+    served = run["served"]
+    head = (
+        "domain", "conform", "stuck", "calls", "requests", "tokens", "request ms, p50 / p99", "overhead ms, p50 / p99",
+        "new constraints", "compile ms",
+    )  # fmt: skip
+    rows = []
+    for row in served["rows"]:
+        parts = [(row["without"][name], row["with"][name]) for name in ("request_ms", "overhead_ms")]
+        rows.append((
+            row["domain"], f"{row['conform']} of {row['conversations']}", str(row["stuck"]), f"{row['calls']:.1f}",
+            str(row["with"]["requests"]), f"{row['without']['tokens']:.0f} → {row['with']['tokens']:.0f}",
+            *(f"{a['p50']:.0f} / {a['p99']:.0f} → {b['p50']:.0f} / {b['p99']:.0f}" for a, b in parts),
+            str(row["with"]["compiled"]), f"{row['with']['compile_ms']:.0f}" if row["with"]["compiled"] else "",
+        ))  # fmt: skip
+    yield SERVED_NOTES.strip("\n")
+    yield "; ".join((served["date"], served["machine"], f"`{served['command']}`"))
+    yield from served.get("notes", ())
+    yield table(head, rows)

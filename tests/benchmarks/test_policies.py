@@ -12,8 +12,10 @@ import pytest
 
 from app.settings import BUILT_IN_MODEL
 from benchmarks.policies import __main__ as benchmark
+from benchmarks.policies import service
 from benchmarks.policies.agents import EventModel
 from benchmarks.policies.domains import Domain, RandomArguments
+from benchmarks.policies.service import policy_service, served_figures
 from benchmarks.policies.tau import domain_of
 from benchmarks.policies.tau2 import read_tau2_domain
 from compiler.policies import EventKind
@@ -137,3 +139,13 @@ def test_ours_keeps_all_rules_where_others_lose_some(shop: Domain, agent: Litera
         assert all(sum(event.kind is EventKind.CALL for event in each.events) <= 3 for each in played)
     assert conform["ours"] == 30
     assert conform["free"] < 30 and conform["masks"] < 30
+
+
+def test_a_service_keeps_all_rules(shop: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "MAX_TOKENS", 56)
+    with policy_service() as http:
+        row = served_figures(http, shop, benchmark.read_rules_of(shop), conversations=2, calls=1, seed=1)
+    assert row["conform"] == row["conversations"] == 2 and row["stuck"] == 0 and row["calls"] >= 1
+    assert row["with"]["requests"] == row["without"]["requests"] and row["with"]["compiled"] >= 1
+    for kind in ("with", "without"):
+        assert 0 < row[kind]["overhead_ms"]["p50"] < row[kind]["request_ms"]["p99"]

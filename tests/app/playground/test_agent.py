@@ -67,6 +67,9 @@ def test_an_obligation_is_met_before_the_budget_ends(page: Page) -> None:
          "Event 3 · 0 calls left"]
     )  # fmt: skip
     assert fact(page, 1, "Allowed").locator("li").all_text_contents() == ["✓ refund", "✗ notify", "✗ reply"]
+    expect(fact(page, 1, "To be met")).to_have_text("init(refund) within 2 calls")
+    expect(fact(page, 2, "To be met")).to_have_text("response(refund, notify) within 1 call")
+    expect(fact(page, 3, "To be met")).to_have_text("nothing: a reply may end the conversation")
     fact(page, 1, "Allowed").get_by_text("Arguments of refund").click()
     expect(fact(page, 1, "Allowed").locator("pre")).to_contain_text("100")
     expect(fact(page, 1, "Written")).to_have_text(re.compile(r'^call refund \{"amount": 50\}$'))
@@ -74,6 +77,12 @@ def test_an_obligation_is_met_before_the_budget_ends(page: Page) -> None:
     expect(fact(page, 2, "Written")).to_have_text("call notify")
     expect(fact(page, 3, "Wanted")).to_contain_text("no call is left")
     expect(page.locator("#verdict")).to_have_text("✓ All rules hold, after 2 calls and a reply.")
+
+
+def test_examples_say_what_their_rules_mean(page: Page) -> None:
+    expect(page.locator("#meaning")).to_contain_text("Send a notice after each refund")
+    page.get_by_label("Rules, one a line").fill("existence(notify)")
+    expect(page.locator("#meaning")).to_be_hidden()
 
 
 def test_rules_that_conflict_are_named(page: Page) -> None:

@@ -1,4 +1,4 @@
-"""instructor, in each mode for clients of OpenAI and Anthropic."""
+"""instructor, in each of its modes for clients of OpenAI and Anthropic."""
 
 from __future__ import annotations
 

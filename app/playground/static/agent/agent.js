@@ -90,11 +90,12 @@ class AgentPage {
     };
   }
 
-  async #write({ message, rules, tools, maxCalls, choice, result, seed }) {
+  async #write({ message, meaning, rules, tools, maxCalls, choice, result, seed }) {
     const values = {
       message, rules: rules.join("\n"), tools: toolsText(tools), "max-calls": maxCalls, choice, result, seed,
     };
     for (const [id, value] of Object.entries(values)) byId(id).value = value;
+    byId("meaning").textContent = meaning;
     this.#showProblem("");
     await this.compile();
   }
@@ -105,6 +106,7 @@ class AgentPage {
     const preset = byId("preset");
     preset.append(el("option", { value: "" }, "Examples…"), ...EXAMPLES.map(({ name }, number) => el("option", { value: number }, name)));
     preset.addEventListener("change", () => preset.value && this.#write(EXAMPLES[preset.value]));
+    byId("rules").addEventListener("input", () => (byId("meaning").textContent = ""));
     for (const id of ["rules", "tools"]) byId(id).addEventListener("input", () => this.compileLater());
     byId("run").addEventListener("click", () => this.run());
     byId("stop").addEventListener("click", () => this.conversation.stop());

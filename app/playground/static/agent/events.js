@@ -26,10 +26,17 @@ export class EventsView {
       this.list.append(this.cards.get(step.number));
     }
     const facts = el("dl", { class: "event-facts" },
+      ...fact("To be met", this.#open(step)),
       ...fact("Wanted", step.wanted ? this.#wanted(step) : [el("span", { class: "soft" }, "…")]),
       ...fact("Allowed", this.#allowed(step)),
       ...fact("Written", [step.event ? el("strong", { class: "event-text" }, eventText(step.event)) : el("span", { class: "soft" }, "…")]));
     this.cards.get(step.number).replaceChildren(el("h3", {}, `Event ${step.number} · ${budget(step)}`), facts);
+  }
+
+  /** The obligations. The policy lets no event happen after which the calls that are left are too few for them. */
+  #open({ decision: { open_rules: rules }, left }) {
+    if (!rules.length) return [el("span", { class: "soft" }, "nothing: a reply may end the conversation")];
+    return [el("span", { class: "event-text" }, rules.join("; ")), " ", el("span", { class: "soft" }, `within ${plural(left, "call")}`)];
   }
 
   #wanted({ wanted, verdict }) {
