@@ -138,7 +138,9 @@ ONLY = {  # who may name a library: a module, or everything below it
         "decoding",
         *(
             f"app.worker.handlers.{each}"
-            for each in ("decode", "engine", "generate", "prompts", "rescoring", "step_events", "token_trace")
+            for each in (
+                "decode", "engine", "generate", "preparation", "prompts", "rescoring", "step_events", "token_trace"
+            )
         ),
     ),
     "zstandard": ("compiler.codec",),

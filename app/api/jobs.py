@@ -57,7 +57,7 @@ async def job_response(request: Request, service: Service, job_id: str) -> JobRe
     return JobResponse(
         id=job_id, kind=cast(Kind, state.kind), state="failed" if failed else state.state, submitted=state.submitted,
         attempt=state.attempt, ahead=state.ahead, error=error,
-        result=None if failed or result is None else answer_of(job_id, result, service.model_of(state.queue)),
+        result=None if failed or result is None else answer_of(job_id, result),
     )  # fmt: skip
 
 
@@ -107,8 +107,8 @@ async def job_events(
     request: Request, service: ServiceDependency, job_id: JobId, last_event_id: LastEventId = None
 ) -> Response:
     # Before a header is sent: the job may be another's.
-    state, _ = await service.state(_valid_id(job_id), owner_of(request))
+    await service.state(_valid_id(job_id), owner_of(request))
     if last_event_id == LAST_ID:  # 204 tells an EventSource to stop reconnecting
         return Response(status_code=204)
-    reader = await service.subscribe(job_id, service.model_of(state.queue))
+    reader = await service.subscribe(job_id)
     return JobEvents(reader, request.state.request_id, after=last_event_id or "")

@@ -76,7 +76,7 @@ async def respond(request: Request, service: Service, submitted: SubmittedJob) -
     if submitted.context.respond_async:
         return await accepted_response(request, service, submitted.job_id)
     result = await while_connected(request, service.answer(submitted))
-    body = answer_of(submitted.job_id, result, submitted.model)
+    body = answer_of(submitted.job_id, result)
     job = {"x-job-id": submitted.job_id}
     return Response(to_json(Answer, body), media_type="application/json", headers=job)
 

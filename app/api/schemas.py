@@ -254,14 +254,14 @@ class GenerateResponse(GeneratedBody):
 Answer = GenerateResponse | DecodeResponse | CompileResponse
 
 
-def answer_of(job_id: str, result: Result, model: str) -> Answer:
+def answer_of(job_id: str, result: Result) -> Answer:
     """The JSON of the result of a caller's job."""
     match result:
         case GenerateJobResult():
             return GenerateResponse(
                 result.automaton, result.choices, result.seed, result.usage, result.timings,
                 not_enforced=result.not_enforced, approximate=result.approximate, warnings=result.warnings,
-                id=job_id, model=model,
+                id=job_id, model=result.model,
             )
         case DecodeResponse() | CompileResponse():
             return result
@@ -305,13 +305,17 @@ class AutomatonResponse(StrictModel):
 
 
 class ModelCardBody(StrictModel):
-    """A served model in OpenAI's format. `root` and `max_model_len`, the size of its context, are vLLM's."""
+    """A served model in OpenAI's format.
+
+    vLLM has `root`, `parent`, the model that an adapter changes, and `max_model_len`, the size of its context, too.
+    """
 
     id: str
     object: Literal["model"] = "model"
     created: int = 0
     owned_by: str = "abs-server"
     root: str
+    parent: str | None = None
     context_tokens: int | None
     max_model_len: int | None
     vocabulary: int

@@ -90,7 +90,7 @@ class JobEvents(EventStream):
                 return
             async with job.until_deadline():
                 result = await service.jobs.result(job.job_id)
-            answer = answer_of(job.job_id, result, job.model)
+            answer = answer_of(job.job_id, result)
             last = _event("done", to_json(Answer, answer), LAST_ID)
         except StorageDown:  # the job goes on, only this stream cannot
             yield _reconnect(STORAGE_RETRY_MS)

@@ -43,6 +43,7 @@ from app.models import (
     only,
     open_model_files,
     require_meant,
+    served_sources,
 )
 from app.settings import FROM_FILES, MEASURED, QUEUES, Settings
 from app.wiring import check_storage, describe_device
@@ -61,6 +62,7 @@ CLOCK_S_MAX = 5.0  # difference of two clocks: deadlines and the expiry of keys 
 DEEP_S_MAX = 300.0
 ADVICE = {  # for a check that ends with an error
     "engines": "install what is missing, or set ABS_LTLF_ENGINE and ABS_REGEX_ENGINE to native",
+    "adapters": "name folders of LoRA adapters in ABS_ADAPTERS, as name=folder",
     "model": "set ABS_MODEL to the folder or the name of a causal language model",
     "device": "set ABS_DEVICE to auto or to a device of PyTorch on this machine",
     "storage": "start the server, or set ABS_BROKER and ABS_STORE to its URL; see deploy/redis",
@@ -220,6 +222,12 @@ def _model(source: ModelSource, settings: Settings) -> Iterator[Finding]:
                       "use a smaller model, ABS_DTYPE=bfloat16, or a machine with more memory")
 
 
+def _adapters(settings: Settings) -> Iterator[Finding]:
+    names = [source.name for source in served_sources(settings) if source.parent]
+    if names:
+        yield Finding("adapters", OK, f"{', '.join(names)} of {model_sources(settings)[0].name}; --deep reads them")
+
+
 def _all_weights(settings: Settings) -> Iterator[Finding]:
     for source in model_sources(settings):
         yield from _weights(source)
@@ -365,6 +373,7 @@ async def _compile_and_generate(create_app: CreateApp, settings: Settings) -> di
 
 
 CHECKS: dict[str, Check] = {
-    "packages": _packages, "origins": _origins, "engines": _engines, "model": _models, "device": _device,
-    "storage": _storage, "keys": _keys, "port": _port, "machine": _machine, "traces": _traces,
+    "packages": _packages, "origins": _origins, "engines": _engines, "model": _models, "adapters": _adapters,
+    "device": _device, "storage": _storage, "keys": _keys, "port": _port, "machine": _machine,
+    "traces": _traces,
 }  # fmt: skip

@@ -46,7 +46,7 @@ from app.cli.render import show_checked, show_compiled, show_generated
 from app.cli.sender import Sender, remote_model, send_and_show, service_settings, settings_of
 from app.cli.watch import add_watch
 from app.errors import AppError, StorageDown
-from app.models import model_sources, open_model_files
+from app.models import open_model_files, served_sources
 from app.observability import logs
 from app.settings import QUEUES, Settings
 from app.wiring import check_storage, open_broker, open_store
@@ -262,7 +262,7 @@ def _serve(create_app: CreateApp, settings: Settings) -> None:
     """Serves until a signal. Invalid settings are reported before the port is bound."""
     http_server.require_guarded(settings)
     open_broker(settings), open_store(settings)
-    for source in model_sources(settings):
+    for source in served_sources(settings):
         open_model_files(source.location)
     with logs.writing(settings):
         _check_storage(settings)

@@ -20,7 +20,7 @@ from app.local.folder import Folder, open_folder
 from app.local.server import answers, find_server, server_conf
 from app.local.supervisor import EventSink, LocalFailed, Program, Supervisor
 from app.messages import NotReadyCode
-from app.models import model_sources, open_model_files, queues_of
+from app.models import open_model_files, queues_of, served_sources
 from app.settings import PREFIX, Settings, is_set
 from app.wiring import open_broker
 
@@ -44,7 +44,7 @@ def run_up(settings: Settings, workers: Mapping[str, int], emit: EventSink) -> N
         if getattr(settings.storage, name) != getattr(Settings().storage, name):
             raise SettingsInvalid(f"`abs up` starts its own server: unset {PREFIX}{name.upper()}")
     os.umask(0o077)  # logs and data are readable by their owner only
-    for source in model_sources(settings):  # a wrong model is reported before any process starts
+    for source in served_sources(settings):  # a wrong model is reported before any process starts
         open_model_files(source.location)
     settings = settings.changed(port=_free_port(settings.server.host, settings.server.port))
     server = find_server()

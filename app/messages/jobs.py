@@ -193,9 +193,8 @@ class GenerateJob(OwnedJob):
 class DecodeJob(OwnedJob):
     """Find the best labels, one for each row.
 
-    log_probs         a row for each step, a column for each label; None is -inf; empty with a scorer
-    beams             how many rows a search keeps, or "exact": the best sequence of all
-    alpha_min, gamma  of the search by beams
+    log_probs                a row for each step, a column for each label; None is -inf; empty with a scorer
+    beams, alpha_min, gamma  rows that a search keeps, and its options; "exact" rows: the best sequence of all
     """
 
     automaton: str
@@ -283,12 +282,13 @@ class TokenizeJobResult(Versioned):
 class GenerateJobResult(GeneratedBody, Versioned):
     """The answers of a generation, best first, in the caller's names.
 
-    token_counts   how many tokens each choice has, with its end
-    prompt_tokens  those of the prompt with their log-probs, if the job asks for them
+    token_counts          how many tokens each choice has, with its end
+    prompt_tokens, model  those of the prompt with their log-probs, if the job asks for them; the job's model
     """
 
     token_counts: tuple[int, ...]
     prompt_tokens: tuple[PromptTokenBody, ...] | None = None
+    model: str = ""
     kind: Literal["generated"] = "generated"
 
 

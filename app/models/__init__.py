@@ -10,9 +10,10 @@ from __future__ import annotations
 from app.models.digest import checked_model, digest_of, digests_of, model_files, require_meant
 from app.models.files import ModelFiles, open_model_files
 from app.models.scorers import ScorerFiles, open_scorers
-from app.models.sources import ModelSource, model_sources, only, queues_of
+from app.models.sources import ModelSource, adapter_folders, model_sources, only, queues_of, served_sources
 
 __all__ = [
-    "ModelFiles", "ModelSource", "ScorerFiles", "checked_model", "digest_of", "digests_of", "model_files",
-    "model_sources", "only", "open_model_files", "open_scorers", "queues_of", "require_meant",
+    "ModelFiles", "ModelSource", "ScorerFiles", "adapter_folders", "checked_model", "digest_of", "digests_of",
+    "model_files", "model_sources", "only", "open_model_files", "open_scorers", "queues_of", "require_meant",
+    "served_sources",
 ]  # fmt: skip

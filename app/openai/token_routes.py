@@ -78,7 +78,7 @@ class DetokenizeResponse(DeferredModel):
 def _card(service: Service) -> ModelCardBody:
     context_tokens = service.files.context_tokens
     return ModelCardBody(
-        id=service.model, root=service.model,
+        id=service.model, root=service.model, parent=service.parent,
         context_tokens=context_tokens, max_model_len=context_tokens, vocabulary=service.files.vocabulary.size,
     )  # fmt: skip
 

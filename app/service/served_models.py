@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from app.broker import Broker
 from app.errors import UnknownModel
-from app.models import ScorerFiles, model_sources, open_model_files
+from app.models import ScorerFiles, open_model_files, served_sources
 from app.service.job_client import JobClient
 from app.service.service import Service
 from app.settings import Settings
@@ -14,7 +14,7 @@ from app.store import Store
 
 
 class ServedModels:
-    """The service of each model. The first is the default. They share the job client."""
+    """The service of each model and adapter. The first is the default. They share the job client."""
 
     def __init__(
         self, settings: Settings, broker: Broker, store: Store, scorers: Mapping[str, ScorerFiles] | None = None
@@ -26,7 +26,7 @@ class ServedModels:
                 settings, broker, store, open_model_files(source.location), scorers=scorers, source=source,
                 jobs=self.jobs,
             )
-            for source in model_sources(settings)
+            for source in served_sources(settings)
         }
 
     @property

@@ -63,7 +63,6 @@ class SubmittedJob:
 
     compile_job  the compilation that the job waits for, to which the caller is subscribed too; None without one
     max_tokens   the budget to check after the compilation; None if it is not checked then
-    model        the model's name
     """
 
     job_id: str
@@ -72,7 +71,6 @@ class SubmittedJob:
     context: SubmissionContext
     compile_job: str | None = None
     max_tokens: int | None = None
-    model: str = ""
 
     @property
     def shares(self) -> tuple[str, ...]:
@@ -89,7 +87,7 @@ class SubmittedJob:
 class Service:
     """Answers requests to one model through broker and store.
 
-    source  the model; by default the first one of the settings
+    source  the model, or one with an adapter; by default the first one of the settings
     jobs    the job client, which the services of one API process share
     """
 
@@ -98,12 +96,10 @@ class Service:
         scorers: Mapping[str, ScorerFiles] | None = None, source: ModelSource | None = None,
         jobs: JobClient | None = None,
     ) -> None:
-        sources = model_sources(settings)
-        source = source or sources[0]
-        self._names = {each.queue: each.name for each in sources}
+        source = source or model_sources(settings)[0]
         self.settings = settings
         self.files = files
-        self.model, self._queue = source.name, source.queue
+        self.model, self.parent, self._queue = source.name, source.parent or None, source.queue
         self.scorers = scorers or {}
         self.jobs = jobs or JobClient(settings, broker)
         self.constraints = Constraints(settings, self.jobs, store, model=source.name, files=files)
@@ -116,10 +112,6 @@ class Service:
     def most_tokens(self) -> int:
         """The largest budget that a request may have."""
         return self.files.context_tokens or BUDGET_MAX
-
-    def model_of(self, queue: str) -> str:
-        """The model whose generations a queue has. This service's own for a queue without a model."""
-        return self._names.get(queue, self.model)
 
     async def begin_describe(self, spec: Spec, explain: bool, context: SubmissionContext) -> SubmittedJob:
         """Submit the compilation of a constraint as a job. The caller may fetch the result later."""
@@ -134,7 +126,7 @@ class Service:
             vocabulary=self._fingerprint,
         )
         job_id = await self.jobs.submit_owned("compile", job, context)
-        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, model=self.model)
+        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job)
 
     async def begin(
         self, params: GenerateParams | DecodeParams, context: SubmissionContext = CONTEXT_DEFAULT
@@ -192,7 +184,7 @@ class Service:
         job_id = await self.jobs.submit_owned(
             self._queue, job, context, priority=params.priority, weight=params.weight
         )
-        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens, self.model)
+        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens)
 
     async def _begin_decode(self, params: DecodeParams, context: SubmissionContext) -> SubmittedJob:
         scorer = params.scorer
@@ -216,7 +208,7 @@ class Service:
         job_id = await self.jobs.submit_owned(
             self._queue, job, context, priority=params.priority, weight=params.weight
         )
-        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens, self.model)
+        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens)
 
     async def answer(self, submitted: SubmittedJob) -> Result:
         """Wait for the result of a submitted job.
@@ -257,10 +249,10 @@ class Service:
             if isinstance(sizes, CompileJobResult):
                 _require_budget(sizes, submitted.max_tokens)
 
-    async def subscribe(self, job_id: str, model: str) -> EventSubscription:
-        """Subscribe to the events of an existing job of a model. The subscription has a share in it."""
+    async def subscribe(self, job_id: str) -> EventSubscription:
+        """Subscribe to the events of an existing job. The subscription has a share in it."""
         await self.jobs.subscribe(job_id)
-        return EventSubscription(self, SubmittedJob(job_id, math.inf, math.inf, CONTEXT_DEFAULT, model=model))
+        return EventSubscription(self, SubmittedJob(job_id, math.inf, math.inf, CONTEXT_DEFAULT))
 
     async def state(self, job_id: str, owner: str) -> tuple[JobStatus, Result | None]:
         """The state of a caller's job. Once it is done, its result or failure follows. Raises UnknownJob."""

@@ -117,7 +117,7 @@ class Engine:
     def generate(
         self, begin: Callable[[], Generation], prompt_ids: Sequence[int], *, extra_bytes: int = 0,
         on_step: Callable[[BeamStep], None] | None = None,
-        cancelled: Callable[[], bool] | None = None,
+        cancelled: Callable[[], bool] | None = None, model: LanguageModel[Any] | None = None,
     ) -> tuple[Hypothesis, ...]:
         """Drives a generation to its answers beside all others; blocks. Any number of threads may call at once.
 
@@ -125,12 +125,14 @@ class Engine:
         extra_bytes  that the caller keeps beside the generation
         on_step      receives every beam, in the caller's thread; a slow one delays no other caller
         cancelled    is called before every step, in the engine's thread; True frees the generation's memory at once
+        model        reads the prompt: the engine's model, or that model with an adapter
 
         Raises RequestTooLarge where the generation could never be admitted, OutOfMemory where the device has too little
         for it alone, Cancelled, and the errors of the generation.
         """
         request = EngineRequest(
-            begin=begin, prompt_ids=prompt_ids, cancelled=cancelled, has_listener=on_step is not None
+            begin=begin, prompt_ids=prompt_ids, cancelled=cancelled, has_listener=on_step is not None,
+            model=model or self._model,
         )
         size = request.generation.size
         read = self._model.bytes_for(max(1, len(prompt_ids)), size.rows, size.max_tokens, size.scratch_bytes)
@@ -155,13 +157,14 @@ class Engine:
 
     def check(
         self, prompt_ids: Sequence[int], tokens: Sequence[int], cancelled: Callable[[], bool] | None = None,
-        observe: ObserveScores | None = None,
+        observe: ObserveScores | None = None, *, model: LanguageModel[Any] | None = None,
     ) -> ScoredSequence:
         """Score a finished answer by a separate pass of the model. The call blocks.
 
         observe    receives the log-probs in the place of each token, some of them again where memory ran out
         cancelled  is called before the check waits for its turn, when the turn comes, and while it waits for memory: a
                    check whose caller has gone would only delay the checks behind it
+        model      scores: the engine's model, or that model with an adapter
 
         Raises OutOfMemory where it finds none while no generation runs, and Cancelled.
         """
@@ -175,7 +178,7 @@ class Engine:
                     runs_alone = self._scheduler.begin_check()
                     # The retry is outside the clause, whose error still refers to the memory of the failed pass.
                     try:
-                        return self._submit_check(prompt_ids, tokens, observe).result()
+                        return self._submit_check(model or self._model, prompt_ids, tokens, observe).result()
                     except Exception as error:
                         if not is_out_of_memory(error):
                             raise
@@ -189,10 +192,11 @@ class Engine:
                 self._scheduler.end_check()
 
     def _submit_check(
-        self, prompt_ids: Sequence[int], tokens: Sequence[int], observe: ObserveScores | None
+        self, model: LanguageModel[Any], prompt_ids: Sequence[int], tokens: Sequence[int],
+        observe: ObserveScores | None,
     ) -> Future[ScoredSequence]:
         try:
-            return self._checker.submit(self._model.score, prompt_ids, tokens, observe)
+            return self._checker.submit(model.score, prompt_ids, tokens, observe)
         except RuntimeError:  # the executor is shut down
             raise Cancelled("the engine is closed") from None
 
@@ -234,7 +238,7 @@ class Engine:
             request = self._prefilling.popleft()
             remaining -= max(1, min(len(request.prompt_ids), self._model.chunk_tokens))
             try:
-                request.prefill(self._model)
+                request.prefill()
             except Exception as error:
                 self._fail(request, error)
             else:

@@ -24,6 +24,7 @@ class EngineRequest:
     Only the engine's thread uses a request once it is queued, except for `messages` and `abandoned`. After `drop`, a
     reference to it holds no memory of the device.
 
+    model        reads its prompt
     begin        makes its generation; again after a preemption, then steps that were already sent are not sent again
     bytes_max    the most that it may come to hold
     preemptions  how often it ran out of memory and went back to the queue
@@ -33,6 +34,7 @@ class EngineRequest:
     """
 
     # With `eq=False` the lists of the scheduler compare requests by identity.
+    model: LanguageModel[Any]
     begin: Callable[[], Generation]
     prompt_ids: Sequence[int]
     cancelled: Callable[[], bool] | None
@@ -75,10 +77,10 @@ class EngineRequest:
         """Whether the last chunk of its prompt was read."""
         return self._session is not None
 
-    def prefill(self, model: LanguageModel[Any]) -> None:
+    def prefill(self) -> None:
         """Reads a chunk of the prompt. After the last one it takes the first step."""
         if self._chunks is None:
-            self._chunks = model.prefill_chunks(self.prompt_ids)
+            self._chunks = self.model.prefill_chunks(self.prompt_ids)
         found = next(self._chunks)
         if found is not None:
             self._session, first = found

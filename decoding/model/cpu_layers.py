@@ -28,8 +28,8 @@ class OneDnnLinear(nn.Module):
 
     def __init__(self, weight: Tensor, bias: Tensor | None) -> None:
         super().__init__()
-        self.out_features, in_features = weight.shape
-        layer = nn.Linear(in_features, self.out_features, bias=bias is not None, device="meta")
+        self.out_features, self.in_features = weight.shape
+        layer = nn.Linear(self.in_features, self.out_features, bias=bias is not None, device="meta")
         layer.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias}, assign=True)
         self._layer: nn.Module = to_mkldnn(layer)
 

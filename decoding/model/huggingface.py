@@ -6,7 +6,8 @@ cache, as a check that shares neither state nor attention with the search.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import copy
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from decoding.errors import PromptEmpty
+from decoding.model.adapters import attach, read_adapters, requiring_calls
 from decoding.model.compatibility import enable_prefix_sharing
 from decoding.model.cpu_layers import use_onednn_layers
 from decoding.model.loading import context_length_of, eos_ids_of, load_model
@@ -48,6 +50,7 @@ class HuggingFaceModel:
         self._plain_reader = PlainReader(model)
         shared, self.prefix_sharing_disabled_reason = enable_prefix_sharing(model, self._plain_reader, self.tolerance)
         self._reader: Any = shared or self._plain_reader
+        self._adapter = ""
 
     @property
     def rows_independent(self) -> bool:
@@ -66,24 +69,38 @@ class HuggingFaceModel:
         Raises ModelUnavailable where it cannot be loaded, names no token that ends a text, keeps no cache, or none
         whose rows can be reordered.
         """
-        adapter = cls(load_model(path_or_name, device, dtype))
-        adapter._plain_reader.try_out(adapter.eos_ids[0])
-        return adapter
+        loaded = cls(load_model(path_or_name, device, dtype))
+        loaded._plain_reader.try_out(loaded.eos_ids[0])
+        return loaded
 
     @classmethod
     def of_loaded(cls, model: PreTrainedModel) -> HuggingFaceModel:
         """A model of the caller's, which keeps its layers. Raises ModelUnavailable as `load` does."""
-        adapter = cls(model, replaces_layers=False)
-        adapter._plain_reader.try_out(adapter.eos_ids[0])
-        return adapter
+        loaded = cls(model, replaces_layers=False)
+        loaded._plain_reader.try_out(loaded.eos_ids[0])
+        return loaded
+
+    def add_adapters(self, folders: Mapping[str, str]) -> None:
+        """Read LoRA adapters from these folders, once. `adapted` takes their names. Raises ModelUnavailable."""
+        layers = read_adapters(self._model, folders)
+        attach(self._model, layers)
+        for name in folders:  # two tokens: a layer that reads the last one only is then noticed
+            with requiring_calls(self._model, [layer for layer, terms in layers.items() if name in terms]):
+                self.adapted(name).prefill(self.eos_ids[:1] * 2)
+
+    def adapted(self, adapter: str) -> HuggingFaceModel:
+        """This model as an adapter changes it, or without any (""). Sessions of all of them share steps."""
+        view = copy.copy(self)
+        view._adapter = adapter
+        return view
 
     def prefill(self, prompt_ids: Sequence[int]) -> tuple[Any, Tensor]:
         """Reads the prompt once, as one row. Raises PromptEmpty without a token to begin with."""
-        session, log_probs = self._reader.prefill(self._with_bos(prompt_ids))
+        session, log_probs = self._reader.prefill(self._with_bos(prompt_ids), self._adapter)
         return session, log_probs
 
     def prefill_chunks(self, prompt_ids: Sequence[int]) -> Iterator[tuple[Any, Tensor] | None]:
-        yield from self._reader.prefill_chunks(self._with_bos(prompt_ids))
+        yield from self._reader.prefill_chunks(self._with_bos(prompt_ids), self._adapter)
 
     @property
     def chunk_tokens(self) -> int:
@@ -118,7 +135,8 @@ class HuggingFaceModel:
             # After a pass over `ids` its last rows are the log-probs in the places of `piece`.
             piece = tokens[done : done + min(_RESCORE_TOKENS, self._plain_reader.tokens_at_once)]
             ids = [*ids, *piece[:-1]]
-            found, cache = self._plain_reader.forward(torch.tensor([ids], device=self.device), cache, keep=len(piece))
+            read = torch.tensor([ids], device=self.device)
+            found, cache = self._plain_reader.forward(read, cache, keep=len(piece), adapter=self._adapter)
             rows = found[0]
             if observe is not None:
                 observe(done, rows)

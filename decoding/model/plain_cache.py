@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, LinearAttentionCacheLayerMixin
 
 from decoding.errors import ModelUnavailable
+from decoding.model.adapters import reading_alone
 from decoding.model.chunked_feed import PIECE_ROWS_MAX, ChunkedFeed, piece_bytes, piece_rows
 from decoding.model.cpu_layers import activation_bytes, layer_widths
 from decoding.model.protocol import Scores, StepInput, WholePrompts
@@ -24,10 +25,11 @@ from decoding.model.protocol import Scores, StepInput, WholePrompts
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class PlainSession:
-    """The rows of one generation, in a cache of the library."""
+    """The rows of one generation, in a cache of the library. They are read with an adapter, or none."""
 
     cache: Any
     rows: int = 1
+    adapter: str = ""
 
 
 class PlainReader(WholePrompts[PlainSession]):
@@ -42,10 +44,14 @@ class PlainReader(WholePrompts[PlainSession]):
         self._keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
 
     @torch.inference_mode()
-    def prefill(self, prompt_ids: Sequence[int]) -> tuple[PlainSession, Tensor]:
+    def prefill(self, prompt_ids: Sequence[int], adapter: str = "") -> tuple[PlainSession, Tensor]:
         """Read a prompt into a session of one row. The log-probs after it are float32 [V]."""
-        log_probs, cache = self.forward(torch.tensor([list(prompt_ids)], device=self._model.device), None, keep=1)
-        return PlainSession(cache), log_probs[0, 0]
+        ids = torch.tensor([list(prompt_ids)], device=self._model.device)
+        log_probs, cache = self.forward(ids, None, keep=1, adapter=adapter)
+        return PlainSession(cache, adapter=adapter), log_probs[0, 0]
+
+    def prefill_chunks(self, prompt_ids: Sequence[int], adapter: str = "") -> Iterator[tuple[PlainSession, Tensor]]:
+        yield self.prefill(prompt_ids, adapter)
 
     @torch.inference_mode()
     def step(self, feeds: Sequence[StepInput[PlainSession]]) -> list[Scores]:
@@ -107,13 +113,14 @@ class PlainReader(WholePrompts[PlainSession]):
         return PIECE_ROWS_MAX if keys_and_values else 1
 
     @torch.inference_mode()
-    def forward(self, ids: Tensor, cache: Any, keep: int) -> tuple[Tensor, Any]:
+    def forward(self, ids: Tensor, cache: Any, *, keep: int, adapter: str = "") -> tuple[Tensor, Any]:
         """Read ids [R, N], and return log-probs and the cache.
 
         The log-probs are float32 [R, keep, V], after the last `keep` ids.
         """
         options = {"logits_to_keep": keep} if self._keeps_logits else {}
-        out = self._model(input_ids=ids, past_key_values=cache, use_cache=True, return_dict=True, **options)
+        with reading_alone(adapter):
+            out = self._model(input_ids=ids, past_key_values=cache, use_cache=True, return_dict=True, **options)
         log_probs: Tensor = out.logits[:, -keep:].float().log_softmax(dim=-1)
         updated = getattr(out, "past_key_values", None)
         if not hasattr(updated, "reorder_cache"):
@@ -129,7 +136,9 @@ class PlainReader(WholePrompts[PlainSession]):
         session.rows = len(feed.parents)
         while not chunked.done:
             _, tokens = chunked.piece()
-            log_probs, session.cache = self.forward(tokens, session.cache, keep=tokens.shape[1])
+            log_probs, session.cache = self.forward(
+                tokens, session.cache, keep=tokens.shape[1], adapter=session.adapter
+            )
             chunked.take(log_probs)
         return chunked.scores()
 

@@ -31,9 +31,10 @@ Checkpoint: TypeAlias = Mapping[str, object]
 class PrefixTree:
     """One generation's memory. L layers, H heads of keys and values, P prompt tokens, C slots for nodes, R rows.
 
-    length  tokens that each row has read: all rows of a generation are equally long
-    prompt  P
-    rows    R
+    length   tokens that each row has read: all rows of a generation are equally long
+    prompt   P
+    rows     R
+    adapter  that the model reads with; empty without one
 
     keys, values  [P + C, H, width] for each layer, in the model's dtype; the prompt first
     visible       bool [R, C]  the slots of the nodes on each row's path
@@ -42,7 +43,8 @@ class PrefixTree:
     used_slots    the slots below it were used at least once; `occupied` of them were visible at the last count
     """
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, adapter: str = "") -> None:
+        self.adapter = adapter
         self.length = 0
         self.rows = 1
         self.prompt = 0

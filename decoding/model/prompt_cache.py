@@ -86,9 +86,9 @@ class PromptCache:
                 self._chunks.move_to_end(key)
 
 
-def chunk_keys(ids: Sequence[int], chunk_tokens: int) -> list[ChunkKey]:
-    """A key for each chunk of a prompt. It depends on all tokens up to the chunk's end."""
-    keys = [b""]
+def chunk_keys(ids: Sequence[int], chunk_tokens: int, adapter: str = "") -> list[ChunkKey]:
+    """A key for each chunk of a prompt. It depends on all tokens up to the chunk's end, and on the adapter."""
+    keys = [hashlib.blake2b(adapter.encode(), digest_size=16).digest()]
     for begin in range(0, len(ids), chunk_tokens):
         tokens = array("q", ids[begin : begin + chunk_tokens]).tobytes()
         keys.append(hashlib.blake2b(keys[-1] + tokens, digest_size=16).digest())

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
+from decoding.model.adapters import reading
 from decoding.model.chunked_feed import ChunkedFeed, piece_bytes, piece_rows
 from decoding.model.cpu_layers import OneDnnLinear, activation_bytes, layer_widths, rows_computed
 from decoding.model.prefix_tree import PrefixTree, slots_at_most
@@ -58,14 +59,14 @@ class SharedReader:
         self.chunk_tokens = _CHUNK_TOKENS.get(model.device.type, _CHUNK_TOKENS["cpu"])
         self.prompt_cache = PromptCache()
 
-    def prefill(self, ids: Sequence[int]) -> tuple[PrefixTree, Tensor]:
+    def prefill(self, ids: Sequence[int], adapter: str = "") -> tuple[PrefixTree, Tensor]:
         """Read a prompt into a tree. The log-probs after it are float32 [V]."""
-        return next(filter(None, self.prefill_chunks(ids)))
+        return next(filter(None, self.prefill_chunks(ids, adapter)))
 
     @torch.inference_mode()
-    def prefill_chunks(self, ids: Sequence[int]) -> Iterator[tuple[PrefixTree, Tensor] | None]:
+    def prefill_chunks(self, ids: Sequence[int], adapter: str = "") -> Iterator[tuple[PrefixTree, Tensor] | None]:
         """The same in steps. Each reads one chunk; None for all but the last."""
-        tree, path = PrefixTree(self._model.device), chunk_keys(ids, self.chunk_tokens)
+        tree, path = PrefixTree(self._model.device, adapter), chunk_keys(ids, self.chunk_tokens, adapter)
         tree.begin(len(ids))
         log_probs = torch.empty(0)  # float32 [V] after the chunk
         for number, key in enumerate(path):
@@ -192,15 +193,16 @@ class SharedReader:
         keep  after which of them: the last N, or those at positions int64 [N]; 0: all
         """
         shared_pass = Pass(parts, fill, ids.device)
-        out = self._model(
-            input_ids=ids,
-            position_ids=shared_pass.positions,
-            attention_mask=shared_pass.no_mask,
-            use_cache=False,
-            return_dict=True,
-            logits_to_keep=keep,
-            shared_pass=shared_pass,
-        )
+        with reading([*((part.adapter, part.rows) for part in parts), ("", fill)]):
+            out = self._model(
+                input_ids=ids,
+                position_ids=shared_pass.positions,
+                attention_mask=shared_pass.no_mask,
+                use_cache=False,
+                return_dict=True,
+                logits_to_keep=keep,
+                shared_pass=shared_pass,
+            )
         self._writes_scores |= shared_pass.writes_scores
         return _log_probs(out.logits[0].float())
 

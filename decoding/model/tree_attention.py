@@ -92,7 +92,7 @@ class Prompt:
 
     def __init__(self, tree: PrefixTree, begin: int, end: int) -> None:
         self.rows = end - begin
-        self.positions = torch.arange(begin, end)
+        self.positions, self.adapter = torch.arange(begin, end), tree.adapter
         self._tree, self._begin, self._end = tree, begin, end
         self._masks: dict[int | None, Tensor] = {}  # by window
 
@@ -220,7 +220,7 @@ class Nodes:
 
     def __init__(self, tree: PrefixTree, parents: Tensor, count: int, dtype: torch.dtype) -> None:
         before = tree.length
-        self.rows = len(parents) * count
+        self.rows, self.adapter = len(parents) * count, tree.adapter
         self.positions = torch.arange(before, before + count).repeat(len(parents))
         self._tree = tree
         self._slots, sees = tree.extend(parents, count)

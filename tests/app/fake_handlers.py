@@ -126,7 +126,7 @@ def step(number: int, text: str = "dog") -> StepMessage:
 def _fixed_result(job: Job, context: Context) -> Result:
     assert isinstance(job, GenerateJob)
     choice = ChoiceBody("dog", "eos", -1.0, -1.0, True, (), None)
-    return GenerateJobResult(job.automaton, (choice,), None, UsageBody(1, 2, 1), NO_TIME, (2,))
+    return GenerateJobResult(job.automaton, (choice,), None, UsageBody(1, 2, 1), NO_TIME, (2,), model=job.model)
 
 
 def sizes(automaton: str) -> CompileJobResult:

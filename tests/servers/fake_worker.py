@@ -67,7 +67,7 @@ def _run_script(job: Job, context: Context) -> Result:
     choice = ChoiceBody("dog", "eos", -1.0, -1.0, True, (), None)
     compiled = CompileJobResult(job.automaton, 1, 1, 1, 1, 1, True, 0.0)
     timings = TimingsBody(0.0, context.waited_s * 1000, 0.0, 0.0, cached=True)
-    return GenerateJobResult(compiled.automaton, (choice,), None, UsageBody(1, 2, 1), timings, (2,))
+    return GenerateJobResult(compiled.automaton, (choice,), None, UsageBody(1, 2, 1), timings, (2,), model=job.model)
 
 
 def open_loading(settings: Settings) -> Handler:

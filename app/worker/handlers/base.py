@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -81,17 +81,19 @@ class Handler:
 OpenHandler = Callable[[Settings], Handler]
 
 
-def dispatcher(queue: str, handles: Mapping[type[Job], Callable[[Any, Context], Result]], model: str = "") -> Handle:
+def dispatcher(
+    queue: str, handles: Mapping[type[Job], Callable[[Any, Context], Result]], models: Collection[str] = ()
+) -> Handle:
     """A function that runs each kind of job by its function.
 
-    It raises MessageInvalid for other kinds, and ModelChanged for jobs of another model than `model`.
+    It raises MessageInvalid for other kinds, and ModelChanged for jobs of other models than `models`.
     """
 
     def handle(job: Job, context: Context) -> Result:
-        if job.model not in ("", model):
+        if job.model and job.model not in models:
             raise ModelChanged(
-                f"the job is of the model {job.model!r}, and this worker has {model!r}: give all processes the same "
-                "ABS_MODEL"
+                f"the job is of the model {job.model!r}, and this worker has {', '.join(map(repr, models))}: give all "
+                "processes the same ABS_MODEL and ABS_ADAPTERS"
             )
         if type(job) not in handles:
             raise MessageInvalid(f"the {queue} queue takes no job of kind {job.kind!r}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+from collections.abc import Mapping
 from typing import Any
 
 from app.environment import group_environment
@@ -35,11 +36,17 @@ class EngineWatch:
         log.warning("the memory of the model's device ran out: %s", action.replace("_", " "))
 
 
-def open_model(folder: str, settings: Settings) -> HuggingFaceModel | TensorParallelModel:
-    """Load the model, into several processes where the settings say so. Those are the ones that `close_model` ends."""
+def open_model(
+    folder: str, settings: Settings, adapters: Mapping[str, str]
+) -> HuggingFaceModel | TensorParallelModel:
+    """Load the model, into several processes where the settings say so. Those are the ones that `close_model` ends.
+
+    adapters  folders of LoRA adapters by their names; for a model of one process
+    """
     size, device, dtype = (getattr(settings.inference, name) for name in ("tensor_parallel", "device", "dtype"))
     if size == 1:
         model = HuggingFaceModel.load(folder, device=device, dtype=dtype)
+        model.add_adapters(adapters)
         model.keep_prompts(settings.inference.prompt_cache_bytes, metrics.prompt_chunk)
         return model
     return TensorParallelModel.load(

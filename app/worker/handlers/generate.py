@@ -7,13 +7,12 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-from app.automaton_cache import ByteBoundedLru, array_bytes, open_decoder, token_bytes
+from app.automaton_cache import open_decoder
 from app.errors import PromptViolates, without_message
 from app.messages import (
     FORMAT,
@@ -29,7 +28,7 @@ from app.messages import (
     grammar_warnings,
     named_generation,
 )
-from app.models import ModelFiles, checked_model, model_sources, open_model_files, open_scorers
+from app.models import ModelFiles, adapter_folders, checked_model, model_sources, open_model_files, open_scorers
 from app.models.tokenizer import PromptEncoder, open_tokenizer
 from app.observability import metrics, tracing
 from app.requests import budget_beside
@@ -40,7 +39,6 @@ from app.worker.handlers.base import (
     Handler,
     captured,
     dispatcher,
-    load_constraint,
     sizes_of,
     stall_reason,
     timings_of,
@@ -55,6 +53,7 @@ from app.worker.handlers.engine import (
     ranks_alive,
     trace_bytes,
 )
+from app.worker.handlers.preparation import PreparedConstraints, StudiedModel
 from app.worker.handlers.prompts import PromptTokenizer, prompt_text
 from app.worker.handlers.rescoring import prompt_tokens, rescored, with_own_log_probs
 from app.worker.handlers.step_events import StepEventBuilder
@@ -79,17 +78,15 @@ from decoding.errors import (
 )
 from decoding.forced_tokens import Speller, TokenBytes
 from decoding.generation import BeamStep, Generation, Hypothesis
-from decoding.heuristic import find_endings, unigram_prior
-from decoding.model import LanguageModel
+from decoding.model import HuggingFaceModel, LanguageModel
 from decoding.options import SearchOptions
 from decoding.penalties import Penalties, changes_log_probs
-from decoding.prepared_constraint import PreparedConstraint, Start, StateLimits
+from decoding.prepared_constraint import PreparedConstraint, Start
 from decoding.replay import TraceStep, replay
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import rows_of, search_of
 from decoding.speculation import SpeculativeSampling
 
-_OPENINGS = 16  # locks: at most as many constraints are prepared at the same time
 log = logging.getLogger(__name__)
 
 
@@ -100,9 +97,12 @@ def open_handler(settings: Settings) -> Handler:
     files = open_model_files(folder)
     decode = open_decoder(settings, files.vocabulary.fingerprint)
     labels = LabelDecoder(settings, decode, open_scorers(settings))
-    model = open_model(folder, settings)
+    adapters = adapter_folders(settings)
+    model = open_model(folder, settings, adapters)
     try:
-        generator = Generator(model, files, settings)
+        # Several processes that share a model have no adapters.
+        adapted = {name: model.adapted(name) for name in adapters} if isinstance(model, HuggingFaceModel) else {}
+        generator = Generator(model, files, settings, adapted)
     except BaseException:
         close_model(model)
         raise
@@ -112,7 +112,7 @@ def open_handler(settings: Settings) -> Handler:
 
     handle = dispatcher(
         "generate", {GenerateJob: generator.run, DecodeJob: labels.run, TokenizeJob: generator.prompts.tokenize},
-        source.name,
+        (source.name, *adapters),
     )
     return Handler(handle, settings.inference.batch_requests_max, generator.close, generator.health_problem)
 
@@ -122,6 +122,7 @@ class _Task:
     """A job with its constraint and prompt. `start` is the automaton's state before the answer; None: its own."""
 
     job: GenerateJob
+    model: LanguageModel[Any]
     constraint: CompiledConstraint
     prepared: PreparedConstraint
     prompt_ids: list[int]
@@ -138,9 +139,15 @@ class _Task:
 
 
 class Generator:
-    """One model with its tokenizer. Any number of threads may call `run` at once."""
+    """One model with its tokenizer. Any number of threads may call `run` at once.
 
-    def __init__(self, model: LanguageModel[Any], files: ModelFiles, settings: Settings) -> None:
+    adapted  the model as each adapter changes it, by the adapter's name
+    """
+
+    def __init__(
+        self, model: LanguageModel[Any], files: ModelFiles, settings: Settings,
+        adapted: Mapping[str, LanguageModel[Any]] | None = None,
+    ) -> None:
         if model.vocab_size != files.vocabulary.size:
             raise VocabularyMismatch(files.vocabulary.size, model.vocab_size)
         self._model = model
@@ -151,15 +158,12 @@ class Generator:
         tokenizer = open_tokenizer(files.tokenizer_file, model.vocab_size)
         encode = PromptEncoder(tokenizer, files.tokenizer_file, files.markers, model.vocab_size)
         self.prompts = PromptTokenizer(tokenizer, encode, model.vocab_size, files.bos_id)
-        self._decode = open_decoder(settings, files.vocabulary.fingerprint)
         texts = files.vocabulary.tokens
-        self._pieces = TokenBytes(texts, files.vocabulary.eos_ids, Speller(tokenizer, texts))
-        self._opened: ByteBoundedLru[str, tuple[CompiledConstraint, PreparedConstraint]] = ByteBoundedLru(
-            settings.inference.device_table_cache_bytes
-        )
-        self._opening = [threading.Lock() for _ in range(_OPENINGS)]
-        self._prior = unigram_prior(model)  # before the engine starts, whose thread alone may use the model then
-        self._endings = find_endings(model, self._prior)
+        pieces = TokenBytes(texts, files.vocabulary.eos_ids, Speller(tokenizer, texts))
+        self._prepared = PreparedConstraints(files, settings, pieces)
+        # Before the engine starts, whose thread alone may use the model then.
+        self._studied = StudiedModel.study("", model)
+        self._adapted = {name: StudiedModel.study(name, each) for name, each in (adapted or {}).items()}
         self._engine = Engine(model, memory_bytes(model, settings), EngineWatch())
 
     def close(self) -> None:
@@ -188,13 +192,15 @@ class Generator:
         raise MemoryTaken() if self._engine.generations else OutOfMemory(needed)
 
     def _generate(self, job: GenerateJob, context: Context) -> GenerateJobResult:
-        constraint, prepared = self._prepared_constraint(job.automaton, context)
+        studied = self._adapted.get(job.model, self._studied)
+        constraint, prepared = self._prepared.open(job.automaton, studied, context)
         sizes = sizes_of(job.automaton, constraint, context)
         if job.progress == "steps":
             context.publish(sizes)
         prompt_ids = self.prompts.ids(job)
         job = _fit_budget(job, len(prompt_ids), self._model.context_length)
-        task = _Task(job, constraint, prepared, prompt_ids, self._start(job, constraint, context.cancelled))
+        start = self._start(job, constraint, context.cancelled)
+        task = _Task(job, studied.model, constraint, prepared, prompt_ids, start)
         prepared.refuse_early(self._model, len(prompt_ids), task.options.max_tokens, task.start)
         rows, max_tokens = _rows(task.options), task.options.max_tokens
         self._engine.require_memory(len(prompt_ids), rows, max_tokens)
@@ -202,7 +208,7 @@ class Generator:
         with tracing.span("decode", rows=rows, max_tokens=max_tokens):
             hypotheses = self._engine.generate(
                 lambda: self._generation(task), prompt_ids, extra_bytes=trace_bytes(task.options),
-                on_step=self._listener(task, context), cancelled=context.cancelled,
+                on_step=self._listener(task, context), cancelled=context.cancelled, model=task.model,
             )
         choices = tuple(self._choice(hypothesis, task, context.cancelled) for hypothesis in hypotheses)
         timings = timings_of(job, sizes, context.waited_s, time.perf_counter() - started)
@@ -212,29 +218,13 @@ class Generator:
             job.automaton, choices, task.options.seed, usage, timings, counts,
             not_enforced=constraint.not_enforced, approximate=constraint.approximate,
             warnings=(*grammar_warnings(constraint.warnings), *job.warnings),
-            prompt_tokens=prompt_tokens(self._engine, prompt_ids, job.prompt_log_probs, context.cancelled),
+            prompt_tokens=prompt_tokens(
+                self._engine, prompt_ids, job.prompt_log_probs, context.cancelled, model=task.model
+            ),
+            model=job.model,
         )
         token_sizes = [[len(self._tokens[token] or b"") for token in each.tokens[:-1]] for each in hypotheses]
         return named_generation(with_parts(result, job, token_sizes), job.names)
-
-    def _prepared_constraint(self, automaton: str, context: Context) -> tuple[CompiledConstraint, PreparedConstraint]:
-        """A constraint with its tables on the device, cached between requests."""
-        with self._opening[int(automaton, 16) % len(self._opening)]:  # requests for one constraint prepare it once
-            opened = self._opened.get(automaton)
-            if opened is None:
-                constraint = self._load_constraint(automaton, context)
-                prepared = PreparedConstraint.prepare(
-                    constraint.tokens, self._model.device, prior=self._prior, pieces=self._pieces,
-                    endings=self._endings, limits=_state_limits(self._settings),
-                )
-                opened = constraint, prepared
-                tables = 0 if prepared.automaton is constraint.tokens else prepared.automaton.table_bytes
-                size = token_bytes(constraint) + tables + sum(map(array_bytes, (prepared, prepared.tables)))
-                self._opened.put(automaton, opened, size)
-            return opened
-
-    def _load_constraint(self, automaton: str, context: Context) -> CompiledConstraint:
-        return load_constraint(automaton, self._decode, context, self._settings.retention.automaton_ttl_s)
 
     def _start(self, job: GenerateJob, constraint: CompiledConstraint, cancelled: Callable[[], bool]) -> Start | None:
         """The state before the answer.
@@ -337,7 +327,7 @@ class Generator:
             penalties = Penalties.of_options(options, task.prompt_ids, self._model.vocab_size, self._model.device)
         own, scored = rescored(
             self._engine, task.prompt_ids, hypothesis.tokens, recorder=recorder, penalties=penalties,
-            cancelled=cancelled,
+            cancelled=cancelled, model=task.model,
         )  # fmt: skip
         steps = replay(
             tokens, hypothesis, scored, options, tolerance=self._model.tolerance, start=task.start,
@@ -359,10 +349,6 @@ class Generator:
 def _answer(raw: str, task: _Task) -> tuple[str, str]:
     """The answer in a raw text, and the stop string behind it."""
     return answer_and_stop(raw, task.job, task.constraint.text, task.before)
-
-
-def _state_limits(settings: Settings) -> StateLimits:
-    return StateLimits(settings.inference.grammar_readings_max, settings.inference.witness_expansions_max)
 
 
 def _fit_budget(job: GenerateJob, prompt_tokens: int, context_tokens: int | None) -> GenerateJob:

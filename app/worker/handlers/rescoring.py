@@ -12,7 +12,7 @@ from typing import Any
 from app.messages import PromptTokenBody
 from decoding.alternatives import AlternativesRecorder
 from decoding.engine import Engine
-from decoding.model import ScoredSequence
+from decoding.model import LanguageModel, ScoredSequence
 from decoding.penalties import PenalizedScores, Penalties
 from decoding.replay import TraceStep
 from decoding.tensors import LOG_PROB_FLOOR
@@ -20,7 +20,7 @@ from decoding.tensors import LOG_PROB_FLOOR
 
 def rescored(
     engine: Engine, prompt_ids: Sequence[int], tokens: Sequence[int], *, recorder: AlternativesRecorder | None,
-    penalties: Penalties | None, cancelled: Callable[[], bool],
+    penalties: Penalties | None, cancelled: Callable[[], bool], model: LanguageModel[Any],
 ) -> tuple[ScoredSequence, ScoredSequence]:
     """The log-probs of an answer's tokens: own ones, and changed ones."""
     changed = None if penalties is None else PenalizedScores(penalties, tokens)
@@ -30,7 +30,7 @@ def rescored(
         for each in observers:
             each(begin, log_probs)
 
-    own = engine.check(prompt_ids, tokens, cancelled, observe if observers else None)
+    own = engine.check(prompt_ids, tokens, cancelled, observe if observers else None, model=model)
     return own, own if changed is None else changed.scored
 
 
@@ -41,7 +41,8 @@ def with_own_log_probs(steps: Sequence[TraceStep], own: ScoredSequence) -> tuple
 
 
 def prompt_tokens(
-    engine: Engine, ids: Sequence[int], count: int | None, cancelled: Callable[[], bool]
+    engine: Engine, ids: Sequence[int], count: int | None, cancelled: Callable[[], bool], *,
+    model: LanguageModel[Any],
 ) -> tuple[PromptTokenBody, ...] | None:
     """The tokens of a prompt with the model's log-probs. None if they are not requested.
 
@@ -56,7 +57,7 @@ def prompt_tokens(
             best = row.sort(descending=True, stable=True)
             top[place] = tuple(zip(best.indices[:count].tolist(), best.values[:count].tolist(), strict=True))
 
-    scored = engine.check(ids[:1], ids[1:], cancelled, observe).log_probs if len(ids) > 1 else ()
+    scored = engine.check(ids[:1], ids[1:], cancelled, observe, model=model).log_probs if len(ids) > 1 else ()
     following = (
         PromptTokenBody(token, max(log_prob, LOG_PROB_FLOOR), top[place])
         for place, (token, log_prob) in enumerate(zip(ids[1:], scored, strict=True))

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from app.settings import Settings
-from app.worker.handlers.generate import Generator
+from app.worker.handlers.preparation import PreparedConstraints
 from decoding.engine import Engine, request_bytes_max
 from decoding.errors import MemoryTaken, OutOfMemory, RequestTooLarge
 from decoding.generation import GenerationSize
@@ -39,7 +39,7 @@ def test_out_of_memory_at_preparation_depends_on_running_generations(
 
     with open_generator(settings) as generator:
         job = a_job(settings, context, max_tokens=6, beams=2)
-        monkeypatch.setattr(Generator, "_prepared_constraint", fail_allocation)
+        monkeypatch.setattr(PreparedConstraints, "open", fail_allocation)
         monkeypatch.setattr(Engine, "generations", property(lambda _: generations))
         with pytest.raises(expected) as refusal:
             generator.run(job, context)

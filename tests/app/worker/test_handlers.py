@@ -40,7 +40,7 @@ LARGE = RegexSpec("(.*(a|b)){12}")
 
 
 def test_a_job_of_another_model_is_refused() -> None:
-    handle = dispatcher("generate", {TokenizeJob: lambda job, _: TokenizeJobResult(job.prompt, (), ())}, "captions")
+    handle = dispatcher("generate", {TokenizeJob: lambda job, _: TokenizeJobResult(job.prompt, (), ())}, ("captions",))
     for model in ("", "captions"):
         handle(TokenizeJob("a", time.time(), model=model), FakeContext())
     with pytest.raises(ModelChanged, match=r"'stories'.*'captions'.*ABS_MODEL"):

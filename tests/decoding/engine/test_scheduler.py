@@ -9,6 +9,7 @@ import pytest
 from decoding.engine.memory import MemoryBudget, request_bytes_max, small_bytes
 from decoding.engine.request import EngineRequest
 from decoding.engine.scheduler import Scheduler
+from tests.fake_models import HashModel
 
 MEMORY = 800
 SMALL, LARGE = small_bytes(MEMORY), request_bytes_max(MEMORY)
@@ -20,7 +21,8 @@ class _Nothing:
 
 def _request(bytes_max: int) -> EngineRequest:
     return EngineRequest(
-        begin=_Nothing, prompt_ids=(0,), cancelled=None, has_listener=False, bytes_max=bytes_max  # type: ignore[arg-type]
+        model=HashModel(2, (0,)), begin=_Nothing, prompt_ids=(0,), cancelled=None, has_listener=False,  # type: ignore[arg-type]
+        bytes_max=bytes_max,
     )
 
 

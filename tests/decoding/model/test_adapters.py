@@ -1,0 +1,175 @@
+"""LoRA adapters: equal to merged models, apart in batches; what is refused."""
+
+from __future__ import annotations
+
+import json
+import math
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+from transformers import PreTrainedModel
+
+from decoding.errors import ModelUnavailable
+from decoding.model import HuggingFaceModel, StepInput, shared_prefix
+from tests.decoding.random_models import PLAIN, SHARED, llama_of
+from tests.lora_adapters import ALPHA, CONFIG, RANK, WEIGHTS, merge, write_adapter
+from tests.tables import table
+
+NATS = 1e-4
+STEPS: list[tuple[list[int], list[list[int]]]] = [([0, 0, 0], [[1], [2], [3]]), ([2, 0], [[4, 5], [6, 7]])]
+WIDE = {"hidden_size": 1024, "num_hidden_layers": 1}  # whose layers oneDNN computes
+LAYERS = ["model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj"]
+MODELS: dict[str, Callable[[], PreTrainedModel]] = {
+    **SHARED, **{name: make for name, (make, _) in PLAIN.items() if name != "jamba, states"},
+    "llama, wide": lambda: llama_of(**WIDE),
+}  # fmt: skip
+
+
+def _with_adapters(make: Callable[[], PreTrainedModel], folder: Path, *names: str) -> HuggingFaceModel:
+    """A model with adapters of these names, each of them random."""
+    bare = make()
+    folders = {name: str(write_adapter(folder / name, bare, seed=number)) for number, name in enumerate(names)}
+    model = HuggingFaceModel(bare)
+    model.add_adapters(folders)
+    return model
+
+
+def _log_probs(model: HuggingFaceModel, prompt: list[int]) -> list[Tensor]:
+    """After a prompt, after steps that fork, and of an answer."""
+    session, first = model.prefill(prompt)
+    results = [first]
+    for parents, tokens in STEPS:
+        (scores,) = model.step([StepInput(session, torch.tensor(parents), torch.tensor(tokens))])
+        results += [scores.log_probs, scores.token_log_probs]
+    return [*results, torch.tensor(model.score(prompt, [7, 8, 9]).log_probs)]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_an_adapter_gives_the_log_probs_of_the_merged_model(name: str, tmp_path: Path) -> None:
+    make = MODELS[name]
+    model, merged, bare = _with_adapters(make, tmp_path, "a"), make(), HuggingFaceModel(make())
+    merge(merged, tmp_path / "a")
+    prompt = list(range(1, 9))
+    results, without = _log_probs(model.adapted("a"), prompt), _log_probs(model, prompt)
+    for result, expected in zip(results, _log_probs(HuggingFaceModel(merged), prompt), strict=True):
+        torch.testing.assert_close(result, expected, atol=NATS, rtol=0)
+    assert not torch.allclose(results[0], without[0], atol=100 * NATS)
+    for result, expected in zip(without, _log_probs(bare, prompt), strict=True):
+        assert torch.equal(result, expected)
+
+
+@pytest.mark.parametrize("name", [*SHARED, "bloom, biases by distance", "llama, wide"])
+def test_generations_with_different_adapters_share_steps_with_the_same_bits(name: str, tmp_path: Path) -> None:
+    model = _with_adapters(MODELS[name], tmp_path, "a", "b")
+    generations = [(adapter, [number, 5, 6]) for number, adapter in enumerate(("", "a", "b", "a", ""), 1)]
+    sessions = [model.adapted(adapter).prefill(prompt)[0] for adapter, prompt in generations]
+    together: list[list[Tensor]] = [[] for _ in generations]
+    for parents, tokens in STEPS:
+        feeds = [StepInput(session, torch.tensor(parents), torch.tensor(tokens)) for session in sessions]
+        for results, scores in zip(together, model.step(feeds), strict=True):
+            results += [scores.log_probs, scores.token_log_probs]
+    for (adapter, prompt), results in zip(generations, together, strict=True):
+        for result, expected in zip(results, _log_probs(model.adapted(adapter), prompt)[1:-1], strict=True):
+            if model.rows_independent:
+                assert torch.equal(result, expected)
+            torch.testing.assert_close(result, expected, atol=NATS, rtol=0)
+
+
+def test_the_prompt_cache_keeps_adapters_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setitem(shared_prefix._CHUNK_TOKENS, "cpu", 4)
+    cached, uncached = (_with_adapters(llama_of, tmp_path, "a", "b") for _ in range(2))
+    found: list[bool] = []
+    cached.keep_prompts(10**9, found.append)
+    prompt = list(range(1, 14))
+    for _ in range(2):
+        for adapter in ("", "a", "b"):
+            results = _log_probs(cached.adapted(adapter), prompt)
+            for result, expected in zip(results, _log_probs(uncached.adapted(adapter), prompt), strict=True):
+                assert torch.equal(result, expected)
+    assert sum(found) == len(found) / 2  # all chunks of the second round
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning:peft", "ignore::FutureWarning:transformers")
+@pytest.mark.parametrize("options", [
+    {}, {"use_rslora": True}, {"init_lora_weights": "gaussian"}, {"fan_in_fan_out": True},
+    {"alpha_pattern": {"layers.1.mlp.down_proj": 3}, "rank_pattern": {"q_proj": RANK}},
+    {"alpha_pattern": {"q_proj": 5.0, "model.layers.0.self_attn.q_proj": 1.0}},
+])  # fmt: skip
+def test_scales_are_those_of_the_library_peft(options: dict[str, Any], tmp_path: Path) -> None:
+    peft = pytest.importorskip("peft", reason="peft is not installed: tests/requirements-linux.txt names it")
+    bare = llama_of()
+    write_adapter(tmp_path, bare, layers=LAYERS, **options)
+    model = HuggingFaceModel(bare)
+    model.add_adapters({"a": str(tmp_path)})
+    reference = HuggingFaceModel(peft.PeftModel.from_pretrained(llama_of(), tmp_path).merge_and_unload())
+    for result, expected in zip(_log_probs(model.adapted("a"), [1, 2]), _log_probs(reference, [1, 2]), strict=True):
+        torch.testing.assert_close(result, expected, atol=NATS, rtol=0)
+
+
+def test_scales_follow_rank_and_patterns(tmp_path: Path) -> None:
+    bare, merged = llama_of(), llama_of()
+    write_adapter(tmp_path, bare, layers=LAYERS, use_rslora=True, alpha_pattern={"mlp.down_proj": 3})
+    merge(merged, tmp_path, lambda layer: (3 if layer == LAYERS[1] else ALPHA) / math.sqrt(RANK))
+    model = HuggingFaceModel(bare)
+    model.add_adapters({"a": str(tmp_path)})
+    expected = _log_probs(HuggingFaceModel(merged), [1, 2])
+    for result, other in zip(_log_probs(model.adapted("a"), [1, 2]), expected, strict=True):
+        torch.testing.assert_close(result, other, atol=NATS, rtol=0)
+
+
+def _changed(case: dict[str, Any], folder: Path) -> Path:
+    write_adapter(folder, llama_of())
+    config, weights = json.loads((folder / CONFIG).read_text()), load_file(folder / WEIGHTS)
+    config |= case.get("config", {})
+    weights |= {key: torch.ones(shape) for key, shape in case.get("shapes", {}).items()}
+    (folder / CONFIG).write_text(json.dumps({name: value for name, value in config.items() if value != ""}))
+    save_file({key: each for key, each in weights.items() if key not in case.get("remove", ())}, folder / WEIGHTS)
+    return folder
+
+
+@pytest.mark.parametrize("case", table("adapters")["case"], ids=lambda case: case["name"])
+def test_an_adapter_that_would_read_otherwise_is_refused(case: dict[str, Any], tmp_path: Path) -> None:
+    with pytest.raises(ModelUnavailable) as error:
+        HuggingFaceModel(llama_of()).add_adapters({"a": str(_changed(case, tmp_path))})
+    assert case["reason"] in str(error.value) and len(str(error.value)) < 400
+
+
+class _Marker:
+    """A pickle that writes a file where it is read."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Path.touch, (self._path,)
+
+
+@pytest.mark.parametrize("name", [WEIGHTS, "adapter_model.bin"])
+def test_a_pickle_is_never_read(name: str, tmp_path: Path) -> None:
+    write_adapter(tmp_path, llama_of())
+    (tmp_path / WEIGHTS).unlink()
+    (tmp_path / name).write_bytes(pickle.dumps(_Marker(tmp_path / "ran")))
+    with pytest.raises(ModelUnavailable, match=r"no readable adapter_model\.safetensors .* save the adapter with"):
+        HuggingFaceModel(llama_of()).add_adapters({"a": str(tmp_path)})
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("text", [None, "{", "[]", b"\xff"])
+def test_a_folder_without_a_configuration_is_refused(text: Any, tmp_path: Path) -> None:
+    write_adapter(tmp_path, llama_of())
+    (tmp_path / CONFIG).unlink() if text is None else (tmp_path / CONFIG).write_bytes(
+        text if isinstance(text, bytes) else text.encode()
+    )
+    with pytest.raises(ModelUnavailable, match=rf"'a' .* {CONFIG}"):
+        HuggingFaceModel(llama_of()).add_adapters({"a": str(tmp_path)})
+
+
+def test_a_layer_that_the_model_does_not_call_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ModelUnavailable, match="does not call"):
+        _with_adapters(PLAIN["jamba, states"][0], tmp_path, "a")
