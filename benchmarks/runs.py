@@ -20,6 +20,9 @@ RESULTS_DIRECTORY = Path(os.environ.get("ABS_RESULTS") or COMMITTED).resolve()
 REPORT = HERE / "RESULTS.md" if RESULTS_DIRECTORY == COMMITTED else RESULTS_DIRECTORY / "RESULTS.md"
 SHARED = Path(os.environ.get("ABS_SHARED", HERE.parents[1] / "shared"))
 Row = dict[str, Any]
+Clock = Callable[[], float]
+CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "process": time.process_time}
+"""The seconds since some time. Processor time counts this process alone, for machines that others use."""
 
 
 def link(path: Path) -> str:
@@ -40,16 +43,21 @@ def about(*, arguments: bool = True) -> dict[str, str]:
     return {"date": time.strftime("%Y-%m-%d"), "machine": machine(), "command": command, "code": commit_of(HERE)}
 
 
-def parser_of(description: str | None, *, shared: bool = True, threads: int = 0) -> argparse.ArgumentParser:
+def parser_of(
+    description: str | None, *, shared: bool = True, threads: int = 0, clock: bool = False
+) -> argparse.ArgumentParser:
     """A parser of a command's arguments. `shared` adds --shared for the folder of data sets and models.
 
     threads  the default of --threads; 0: the command has no such argument
+    clock    adds --clock, one of CLOCKS
     """
     parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
     if shared:
         parser.add_argument("--shared", type=Path, default=SHARED, help="holds data/commongen, models and the like")
     if threads:
         parser.add_argument("--threads", type=int, default=threads)
+    if clock:
+        parser.add_argument("--clock", choices=CLOCKS, default="wall", help="process: processor time, if busy")
     return parser
 
 

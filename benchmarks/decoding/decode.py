@@ -71,7 +71,7 @@ def pairs(args: argparse.Namespace) -> Iterator[dict[str, Any]]:
             for library in LIBRARIES:
                 row[library] = run_module(
                     "benchmarks.decoding.gpt2", library, prompt, beams, TOKENS, "--shared", args.shared,
-                    threads=args.threads,
+                    "--clock", args.clock, threads=args.threads,
                 )  # fmt: skip
                 print(prompt, beams, library, row[library], flush=True)
             yield row
@@ -124,19 +124,21 @@ def _point(text: str) -> tuple[int, int]:
 
 
 def main() -> None:
-    parser = parser_of(__doc__, threads=2)
+    parser = parser_of(__doc__, threads=2, clock=True)
     parser.add_argument("--points", type=_point, nargs="*", default=list(POINTS), help="such as 16x4")
     parser.add_argument("--pairs", type=int, default=3)
-    parser.add_argument("--no-peers", dest="peers", action="store_false")
+    parser.add_argument("--no-peers", dest="peers", action="store_false", help="keep the stored ones")
     parser.add_argument("--keep", action="store_true", help="write no file")
     parser.add_argument("--peers-only", action="store_true", help="measure the peers again and keep the stored points")
     args = parser.parse_args()
+    path = RESULTS_DIRECTORY / "decode.json"
+    stored = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"peers": []}
     if args.peers_only:
-        run_data = json.loads((RESULTS_DIRECTORY / "decode.json").read_text(encoding="utf-8"))
-        write_run("decode", run_data | {"peers": list(peers(args))})
+        write_run("decode", stored | {"peers": list(peers(args))})
         return
-    run = {"threads": args.threads, "tokens": TOKENS, "rows": list(pairs(args)), "peers": list(peers(args))}
-    if not args.keep and set(args.points) == set(POINTS) and args.peers:
+    run = {"threads": args.threads, "clock": args.clock, "tokens": TOKENS, "rows": list(pairs(args))}
+    run["peers"] = list(peers(args)) if args.peers else stored["peers"]
+    if not args.keep and set(args.points) == set(POINTS):
         write_run("decode", run)
 
 

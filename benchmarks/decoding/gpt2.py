@@ -26,7 +26,7 @@ from transformers.utils import logging
 from benchmarks.compiler.engines import read_vocabulary
 from benchmarks.keyword_patterns import keyword_sets
 from benchmarks.memory import PeakMemory, resident_bytes
-from benchmarks.runs import concept_sets_path, parser_of, tokenizer_path
+from benchmarks.runs import CLOCKS, Clock, concept_sets_path, parser_of, tokenizer_path
 from benchmarks.systems.ours import ConstraintPreparer
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
@@ -45,7 +45,7 @@ _WARM_UP_TOKENS, _WARM_UP_BEAMS = 3, 2
 class GenerationCost:
     """The cost of one generation.
 
-    seconds       wall time from the ids of the prompt to those of the answer; for ours, with the constraint's tables
+    seconds       from the ids of the prompt to those of the answer, by the clock; ours with the constraint's tables
     peak_bytes    growth of the resident set from the loaded model to the peak
     model_bytes   resident set of the process with the model loaded
     compile_s     from the constraint to the automaton; not part of `seconds`, as the service stores automata
@@ -89,7 +89,9 @@ def constraint_json(shared: Path) -> dict[str, Any]:
 
 
 @torch.inference_mode()
-def our_cost(model: PreTrainedModel, prompt: list[int], beams: int, tokens: int, shared: Path) -> GenerationCost:
+def our_cost(
+    model: PreTrainedModel, prompt: list[int], beams: int, tokens: int, *, shared: Path, clock: Clock
+) -> GenerationCost:
     """The cost of our search under the keywords."""
     adapter = LateEndingModel(model)
     path = tokenizer_path(shared, "gpt2")
@@ -104,14 +106,14 @@ def our_cost(model: PreTrainedModel, prompt: list[int], beams: int, tokens: int,
     adapter.steps = adapter.rows_read = 0
     memory = PeakMemory()
     model_bytes = resident_bytes()
-    start = time.perf_counter()
+    start = clock()
     generate(adapter, prompt, preparer.prepare(automaton), SearchOptions(tokens, beams=beams))
-    seconds = time.perf_counter() - start
+    seconds = clock() - start
     return GenerationCost(seconds, memory.growth(), model_bytes, compile_s, adapter.steps, adapter.rows_read)
 
 
 @torch.inference_mode()
-def transformers_cost(model: Any, prompt: list[int], beams: int, tokens: int) -> GenerationCost:
+def transformers_cost(model: Any, prompt: list[int], beams: int, tokens: int, *, clock: Clock) -> GenerationCost:
     """The cost of transformers' beam search without a constraint."""
     ids = torch.tensor([prompt])
 
@@ -125,14 +127,14 @@ def transformers_cost(model: Any, prompt: list[int], beams: int, tokens: int) ->
     beam_search(_WARM_UP_TOKENS, _WARM_UP_BEAMS)
     memory = PeakMemory()
     model_bytes = resident_bytes()
-    start = time.perf_counter()
+    start = clock()
     length = beam_search(tokens, beams).shape[1] - len(prompt)
-    seconds = time.perf_counter() - start
+    seconds = clock() - start
     return GenerationCost(seconds, memory.growth(), model_bytes, 0.0, length, beams * (length - 1))
 
 
 def main() -> None:
-    parser = parser_of(__doc__, threads=2)
+    parser = parser_of(__doc__, threads=2, clock=True)
     parser.add_argument("library", choices=LIBRARIES)
     parser.add_argument("prompt_tokens", type=int)
     parser.add_argument("beams", type=int)
@@ -140,13 +142,14 @@ def main() -> None:
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
     logging.set_verbosity_error()
+    clock = CLOCKS[args.clock]
     torch.manual_seed(SEED)
     model = GPT2LMHeadModel(GPT2Config()).eval().requires_grad_(False)
     prompt = torch.randint(0, model.config.eos_token_id, (args.prompt_tokens,)).tolist()
     if args.library == "ours":
-        cost = our_cost(model, prompt, args.beams, args.tokens, args.shared)
+        cost = our_cost(model, prompt, args.beams, args.tokens, shared=args.shared, clock=clock)
     else:
-        cost = transformers_cost(model, prompt, args.beams, args.tokens)
+        cost = transformers_cost(model, prompt, args.beams, args.tokens, clock=clock)
     print(json.dumps(asdict(cost)))
 
 

@@ -17,7 +17,6 @@ import importlib.util
 import json
 import math
 import statistics
-import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from typing import Any, NamedTuple
@@ -32,7 +31,6 @@ from benchmarks.decoding.gpt2 import SEED, constraint_json
 from benchmarks.decoding.step_times import (
     PATTERN,
     PEERS,
-    Clock,
     Method,
     NewMask,
     Ours,
@@ -41,7 +39,7 @@ from benchmarks.decoding.step_times import (
     Transformers,
 )
 from benchmarks.report import write_report
-from benchmarks.runs import RESULTS_DIRECTORY, Row, RowStore, parser_of, tokenizer_path
+from benchmarks.runs import CLOCKS, RESULTS_DIRECTORY, Row, RowStore, parser_of, tokenizer_path
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.vocab import Vocabulary
@@ -129,7 +127,6 @@ SHAPES: dict[str, Shape] = {
 PROMPTS = (16, 512)
 BEAMS = (1, 4, 16, 64)
 SAMPLES = (1, 16)
-CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "process": time.process_time}
 _PARTS = {  # what an operator of PyTorch's profiler does in a step, by the beginning of its name
     "linear layers": ("aten::mkldnn", "aten::_mkldnn", "mkldnn", "aten::addmm", "aten::mm", "aten::linear"),
     "attention": ("aten::_scaled_dot", "aten::scaled_dot", "aten::bmm", "aten::_flash"),
@@ -264,7 +261,7 @@ def _key(row: Row) -> Row:
 @torch.inference_mode()
 def main() -> None:
     installed = [name for name in PEERS if importlib.util.find_spec(name)]
-    parser = parser_of(__doc__, threads=2)
+    parser = parser_of(__doc__, threads=2, clock=True)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--layers", type=int, default=2)
@@ -275,7 +272,6 @@ def main() -> None:
     parser.add_argument("--systems", nargs="*", default=["ours", "transformers", *installed])
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=12, help="at least 6: the keywords take as many")
-    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="process: processor time, for busy machines")
     parser.add_argument("--note", help="about the state of the machine, for RESULTS.md")
     parser.add_argument("--profile", action="store_true", help="write no file")
     parser.add_argument("--keep", action="store_true", help="write no file")

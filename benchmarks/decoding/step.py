@@ -1,6 +1,6 @@
 """Compares the search's time per step with the model's forward pass.
 
-    python -m benchmarks.decoding.step [--repeats 3] [--threads 1] [--tokens 32]
+    python -m benchmarks.decoding.step [--repeats 3] [--threads 1] [--tokens 32] [--clock process]
 
 A model of GPT-2's shape with random weights on the CPU, with five keywords over its 50,257 tokens. Steps with at least
 k live beams are timed: the forward pass up to the log-probs, and the search's part right after it, which is masking,
@@ -22,7 +22,7 @@ from transformers import GPT2Config, GPT2LMHeadModel
 from benchmarks.compiler.engines import read_vocabulary
 from benchmarks.decoding.gpt2 import EOS_PENALTY, SEED, constraint_json
 from benchmarks.report import write_run
-from benchmarks.runs import parser_of, tokenizer_path
+from benchmarks.runs import CLOCKS, parser_of, tokenizer_path
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from decoding.heuristic import unigram_prior
@@ -91,7 +91,7 @@ def step_rows(args: argparse.Namespace) -> list[dict[str, Any]]:
         for _ in range(args.repeats):
             for algorithm in ALGORITHMS:
                 options = SearchOptions(args.tokens, beams=beams, algorithm=algorithm)
-                timings[algorithm] += steps(model, constraint, prompt, options)
+                timings[algorithm] += steps(model, constraint, prompt, options, clock=CLOCKS[args.clock])
         for algorithm in ALGORITHMS:
             rows.append(summary(algorithm, beams, timings[algorithm]))
             print(json.dumps(rows[-1]), flush=True)
@@ -99,12 +99,12 @@ def step_rows(args: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = parser_of(__doc__, threads=1)
+    parser = parser_of(__doc__, threads=1, clock=True)
     parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=32)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
-    write_run("step", {"threads": args.threads, "tokens": args.tokens, "rows": step_rows(args)})
+    write_run("step", {"threads": args.threads, "clock": args.clock, "tokens": args.tokens, "rows": step_rows(args)})
 
 
 if __name__ == "__main__":

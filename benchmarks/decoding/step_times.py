@@ -21,6 +21,7 @@ from torch import Tensor
 from transformers import DynamicCache, LogitsProcessor, PreTrainedModel
 
 from benchmarks.decoding.gpt2 import LateEndingModel
+from benchmarks.runs import Clock
 from compiler.vocab import Vocabulary
 from decoding.model import Scores, StepInput
 from decoding.options import SearchOptions
@@ -29,10 +30,11 @@ from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, generate
 
 Method = Literal["greedy", "beams", "sample"]
-Clock = Callable[[], float]
-"""The seconds since some time: `time.perf_counter`, or on a busy machine `time.process_time`, the work alone."""
 PATTERN = "[A-Za-z ,.]+"
 """The constraint of greedy decoding and sampling, which every system can express. Half of the tokens satisfy it."""
+
+
+_CACHE_NAMES = ("past_key_values", "cache_params")  # of transformers; the second is that of models without attention
 
 
 def wait_for(device: torch.device) -> None:
@@ -185,26 +187,30 @@ class Transformers:
 
     def __init__(self, model: Any, clock: Clock = time.perf_counter) -> None:
         self._model, self._clock, self._prompt, self._cache = model, clock, list[int](), DynamicCache()
+        self._cache_name = _CACHE_NAMES[0]
 
     def prepare(self, prompt: list[int]) -> None:
         """Reads all of the prompt but its last token."""
         self._prompt = prompt
         ids = torch.tensor([prompt[:-1]], device=self._model.device)
-        self._cache = self._model(input_ids=ids, use_cache=True, logits_to_keep=1).past_key_values
+        output = self._model(input_ids=ids, use_cache=True, logits_to_keep=1)
+        self._cache_name = next(name for name in _CACHE_NAMES if getattr(output, name, None) is not None)
+        self._cache = getattr(output, self._cache_name)
 
     def step_times(self, method: Method, rows: int, tokens: int, mask: TokenMask | None = None) -> StepTimes:
         """The steps of one generation of `rows` beams or samples."""
         stamps, cache = _Stamps(self._clock), copy.deepcopy(self._cache)
         if rows > 1:
-            cache.batch_repeat_interleave(rows)
+            first: Any = torch.zeros(rows, dtype=torch.int64, device=self._model.device)
+            cache.reorder_cache(first)  # repeats its row
         ids = torch.tensor([self._prompt], device=self._model.device)
         if method == "sample":
             how: dict[str, Any] = {"do_sample": True, "num_return_sequences": rows, "top_k": 0}
         else:
             how = {"do_sample": False, "num_beams": rows}
         self._model.generate(
-            ids, attention_mask=torch.ones_like(ids), past_key_values=cache, max_new_tokens=tokens,
-            logits_processor=[stamps, *([] if mask is None else [mask])], **how,
+            ids, attention_mask=torch.ones_like(ids), max_new_tokens=tokens,
+            logits_processor=[stamps, *([] if mask is None else [mask])], **{self._cache_name: cache}, **how,
         )  # fmt: skip
         return stamps.times
 

@@ -152,8 +152,6 @@ def shapes_section(run: dict[str, Any]) -> str:
     details = [first["dtype"]]
     if len(layers) == 1:
         details.append(f"the last {layers[0]} layers of each model")
-    if run.get("clock") == "process":
-        details.append("processor time")
     details += [f"{name} {release}" for name, release in run.get("versions", {}).items()]
     title = f"Models of real shapes on {run['device'] or 'the CPU'}"
     notes = SHAPES_NOTES + (f"\nConfigurations changed: {'; '.join(differing)}.\n" if differing else "")

@@ -28,6 +28,7 @@ def section(title: str, run: Mapping[str, Any], notes: str, *parts: str, details
     """
     codes = dict.fromkeys(row["code"] for row in run.get("rows", ()) if "code" in row) or [run["code"]]
     threads = [f"{run['threads']} thread{'s' if run['threads'] > 1 else ''}"] if "threads" in run else []
+    threads += ["processor time"] if run.get("clock") == "process" else []
     origin = "; ".join((
         run["date"], run["machine"], *threads, *details, f"code {', '.join(codes)}", f"`{run['command']}`"
     ))

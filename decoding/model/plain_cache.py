@@ -41,7 +41,10 @@ class PlainReader(WholePrompts[PlainSession]):
         self._model = model
         self._vocab_size = int(model.config.get_text_config().vocab_size)
         self._widest_layer = max(layer_widths(model))
-        self._keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
+        parameters = inspect.signature(model.forward).parameters
+        self._keeps_logits = "logits_to_keep" in parameters
+        # Models without attention, such as Mamba, name their cache otherwise.
+        self._cache_name = "cache_params" if "cache_params" in parameters else "past_key_values"
 
     @torch.inference_mode()
     def prefill(self, prompt_ids: Sequence[int], adapter: str = "") -> tuple[PlainSession, Tensor]:
@@ -118,11 +121,11 @@ class PlainReader(WholePrompts[PlainSession]):
 
         The log-probs are float32 [R, keep, V], after the last `keep` ids.
         """
-        options = {"logits_to_keep": keep} if self._keeps_logits else {}
+        options = {self._cache_name: cache} | ({"logits_to_keep": keep} if self._keeps_logits else {})
         with reading_alone(adapter):
-            out = self._model(input_ids=ids, past_key_values=cache, use_cache=True, return_dict=True, **options)
+            out = self._model(input_ids=ids, use_cache=True, return_dict=True, **options)
         log_probs: Tensor = out.logits[:, -keep:].float().log_softmax(dim=-1)
-        updated = getattr(out, "past_key_values", None)
+        updated = getattr(out, self._cache_name, None)
         if not hasattr(updated, "reorder_cache"):
             raise ModelUnavailable(f"the model {self._model.name_or_path!r} keeps no cache whose rows can be reordered")
         return log_probs, updated
@@ -145,4 +148,7 @@ class PlainReader(WholePrompts[PlainSession]):
 
 def cache_bytes(cache: Any) -> int:
     """The bytes of a cache of the library. They include keys, values, and all other tensors of its layers."""
-    return sum(value.nbytes for layer in cache.layers for value in vars(layer).values() if isinstance(value, Tensor))
+    fields = [value for layer in cache.layers for value in vars(layer).values()]
+    # Recurrent layers keep several states by number.
+    states = [state for value in fields if isinstance(value, dict) for state in value.values()]
+    return sum(value.nbytes for value in (*fields, *states) if isinstance(value, Tensor))

@@ -14,6 +14,7 @@ from benchmarks.decoding.shapes import SHAPES, Shape, ShapeRun, build_model, sha
 from benchmarks.report.decoding import shapes_section
 
 TINY = Shape("gpt2", {"model_type": "gpt2", "vocab_size": 50_304, "n_embd": 16, "n_head": 2})
+STATE_SPACE = Shape("gpt2", {"model_type": "mamba", "vocab_size": 50_304, "hidden_size": 16, "num_hidden_layers": 2})
 ABOUT = {
     "date": "2026-01-01", "machine": "a machine", "code": "0", "threads": 1, "command": "python", "device": "",
     "clock": "wall",
@@ -26,9 +27,10 @@ def _row(method: str, k: int, ours: float, **others: float) -> dict[str, Any]:
     return {**about, "method": method, "k": k, "turn": 0, "ours": ours, "transformers": 10.0, **others}
 
 
+@pytest.mark.parametrize("shape", [TINY, STATE_SPACE])
 @torch.inference_mode()
-def test_every_method_is_measured_step_by_step(shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SHAPES, "tiny", TINY)
+def test_every_method_is_measured_step_by_step(shape: Shape, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SHAPES, "tiny", shape)
     args = argparse.Namespace(
         layers=1, device="cpu", dtype="float32", shared=shared, systems=["ours", "transformers"], clock="process",
         prompts=[5], beams=[1, 2], samples=[2], turns=1, tokens=7,

@@ -26,6 +26,7 @@ _ROUTED = {**_EXPERTS, "n_routed_experts": 4, "n_group": 1, "topk_group": 1, "fi
 _LATENT = {"kv_lora_rank": 8, "q_lora_rank": 8, "qk_nope_head_dim": 4, "qk_rope_head_dim": 4, "v_head_dim": 6}
 _DEEPSEEK = {**GROUPED, **_ROUTED, **_LATENT, "num_key_value_heads": 4}
 _STATES = {"mamba_n_heads": 6, "mamba_d_head": 8, "mamba_d_state": 4, "mamba_n_groups": 1}
+_RECURRENT = {**ENDS, "hidden_size": 24, "num_hidden_layers": 2, "state_size": 4, "time_step_rank": 4}
 _LINEAR = {f"linear_{name}": 2 for name in ("num_key_heads", "num_value_heads")}
 _LINEAR |= {f"linear_{name}_head_dim": 8 for name in ("key", "value")}
 _GPT = {**ENDS, "n_positions": 48, "n_embd": 24, "n_layer": 2, "n_head": 2}
@@ -43,6 +44,7 @@ FAMILIES: dict[str, dict[str, Any]] = {
     "ernie4_5": _HEADS,
     "exaone4": _WINDOWS,
     "falcon": {**GROUPED, "alibi": False, "new_decoder_architecture": True, "num_kv_heads": 2},
+    "falcon_mamba": _RECURRENT,
     "gemma": _HEADS,
     "gemma2": {**_HEADS, "sliding_window": 5, "query_pre_attn_scalar": 8},
     "gemma3_text": _WINDOWS,
@@ -71,6 +73,8 @@ FAMILIES: dict[str, dict[str, Any]] = {
     },
     "lfm2": {**GROUPED, "layer_types": ["conv", "full_attention"]},
     "llama": GROUPED,
+    "mamba": _RECURRENT,
+    "mamba2": {**_RECURRENT, "num_heads": 6, "head_dim": 8, "n_groups": 1},
     "ministral": {**_HEADS, "sliding_window": 5},
     "mistral": {**GROUPED, "sliding_window": 5},
     "mixtral": {**GROUPED, "num_local_experts": 3},

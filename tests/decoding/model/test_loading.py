@@ -12,8 +12,8 @@ from transformers import (
     BertForMaskedLM,
     DynamicCache,
     GenerationConfig,
-    MambaConfig,
     Phi3Config,
+    RwkvConfig,
 )
 
 from decoding.errors import ModelUnavailable
@@ -69,7 +69,7 @@ def test_a_folder_without_a_causal_model_is_refused_by_name(tmp_path: Path) -> N
 
 
 def test_a_model_whose_cache_cannot_be_reordered_is_refused(tmp_path: Path) -> None:
-    config = MambaConfig(vocab_size=61, hidden_size=24, num_hidden_layers=1, state_size=4, eos_token_id=60)
+    config = RwkvConfig(vocab_size=61, hidden_size=24, num_hidden_layers=2, eos_token_id=60)
     make_model(config).save_pretrained(tmp_path)
     with pytest.raises(ModelUnavailable, match="reordered"):
         HuggingFaceModel.load(str(tmp_path))
