@@ -16,8 +16,7 @@ from app.formats import chat_format
 from app.openai.chats.chat_turn import chat_prompt
 from app.openai.chats.tools import tool_use
 from app.openai.responses_request import own_paths
-from app.openai.routes import HEADERS, respond, translated_chat
-from app.openai.unknown_fields import header_of, ignored_fields
+from app.openai.routes import HEADERS, ignored_header, respond, translated_chat
 
 _STREAM = stream_of(
     "With `stream`, events of the Messages API, whose names are their types, or `error` (as MessagesErrorBody)",
@@ -34,7 +33,7 @@ async def messages(
     request: Request, models: ModelsDependency, body: MessagesRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
     service = models.of(body.model)
-    ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields, stray_parts(body)))
+    ignored = ignored_header(service, body, stray_parts(body))
     with own_paths(own_path):
         chat = await asyncio.to_thread(chat_of, body)
         translated = await translated_chat(request, service, chat)
@@ -50,8 +49,7 @@ async def count_tokens(
     request: Request, response: Response, models: ModelsDependency, body: MessagesRequest
 ) -> CountTokensResponse:
     service = models.of(body.model)
-    ignored = ignored_fields(body, service.settings.requests.unknown_fields, stray_parts(body))
-    response.headers.update(header_of(ignored))
+    response.headers.update(ignored_header(service, body, stray_parts(body)))
     with own_paths(own_path):
         chat = await asyncio.to_thread(chat_of, body)
         family = chat_format(service.files.chat_template, service.settings.inference.chat_format)

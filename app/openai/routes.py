@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 from fastapi import APIRouter, Request, Response
@@ -27,7 +27,7 @@ from app.openai.responses_request import ResponsesRequest, chat_of, echoed_field
 from app.openai.responses_writer import ResponsesWriter
 from app.openai.stream import ChunkStream, StreamedAnswer
 from app.openai.translate import TranslatedRequest, infill_tokens, request_paths, translate_chat, translations
-from app.openai.unknown_fields import header_of, ignored_fields
+from app.openai.unknown_fields import StrayField, header_of, ignored_fields
 from app.service import EventSubscription, Service, SubmissionContext, SubmittedJob
 from app.tasks import cancel_tasks
 
@@ -60,7 +60,7 @@ async def completions(
     request: Request, models: ModelsDependency, body: CompletionRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
     service = models.of(body.model)
-    ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
+    ignored = ignored_header(service, body)
     require_no_key_policy(request, "send `messages` to /v1/chat/completions")
     suffix_tokens = 0
     if body.suffix and infill_tokens(service.files) is None:
@@ -78,7 +78,7 @@ async def chat_completions(
     request: Request, models: ModelsDependency, body: ChatRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
     service = models.of(body.model)
-    ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields))
+    ignored = ignored_header(service, body)
     translated = await translated_chat(request, service, body)
     return await respond(request, service, body, (translated,), idempotency_key, ChatWriter, ignored)
 
@@ -91,12 +91,18 @@ async def responses(
     request: Request, models: ModelsDependency, body: ResponsesRequest, idempotency_key: IdempotencyKey = None
 ) -> Response:
     service = models.of(body.model)
-    ignored = header_of(ignored_fields(body, service.settings.requests.unknown_fields, stray_parts(body)))
+    ignored = ignored_header(service, body, stray_parts(body))
     with own_paths():
         chat = await asyncio.to_thread(chat_of, body)
         translated = await translated_chat(request, service, chat)
         writer = functools.partial(ResponsesWriter, echoed=echoed_fields(body))
         return await respond(request, service, body, (translated,), idempotency_key, writer, ignored)
+
+
+def ignored_header(service: Service, body: OpenAIRequest, further: Iterable[StrayField] = ()) -> dict[str, str]:
+    """The response header that names ignored fields. Raises what `ignored_fields` raises."""
+    policy, eos_ids = service.settings.requests.unknown_fields, service.files.vocabulary.eos_ids
+    return header_of(ignored_fields(body, policy, further, eos_ids=eos_ids))
 
 
 async def translated_chat(request: Request, service: Service, body: ChatRequest) -> TranslatedRequest:

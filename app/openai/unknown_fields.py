@@ -6,7 +6,7 @@ does, would vanish silently: the answer would look valid and satisfy nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Collection, Iterable, Iterator, Mapping, Set
 from typing import Literal, NamedTuple
 
 from pydantic import BaseModel
@@ -85,11 +85,13 @@ class StrayField(NamedTuple):
 
 
 def ignored_fields(
-    body: BaseModel, policy: Literal["ignore", "refuse"], further: Iterable[StrayField] = ()
+    body: BaseModel, policy: Literal["ignore", "refuse"], further: Iterable[StrayField] = (), *,
+    eos_ids: Collection[int] = (),
 ) -> tuple[str, ...]:
     """The paths of unknown fields, as a header may show them. Elements of lists have the number `*`.
 
     further  those of objects that are no bodies
+    eos_ids  the tokens that end every text, so they may be among `stop_token_ids`
     Raises UnknownField for fields that may be a constraint, and InvalidRequest for all others by the policy "refuse".
     """
     stray = dict.fromkeys((*_stray_fields(body), *further))
@@ -97,7 +99,8 @@ def ignored_fields(
         raise InvalidRequest((("", f"the request has more than {FIELDS_MAX} unknown fields"),))
     meant = {_shown(field): _meant(field) for field in stray}
     refused = [(path, _message(path, name)) for path, name in meant.items() if name]
-    refused += dict.fromkeys(_refused(body))
+    ends = isinstance(ids := getattr(body, "stop_token_ids", None), list) and all(each in eos_ids for each in ids)
+    refused += dict.fromkeys(each for each in _refused(body) if not (ends and each[0] == "stop_token_ids"))
     if refused:
         raise UnknownField(tuple(refused[:FAULTS_MAX]))
     if meant and policy == "refuse":

@@ -8,8 +8,10 @@ import pytest
 from starlette.testclient import TestClient
 
 from app.errors import InvalidRequest, UnknownField
+from app.models import open_model_files
 from app.openai.requests import CONSTRAINT_FIELDS, ChatRequest, CompletionRequest
 from app.openai.unknown_fields import FIELDS_MAX, HEADER, edit_distance, header_of, ignored_fields
+from app.settings import BUILT_IN_MODEL
 
 MESSAGE = {"role": "user", "content": "dog, frisbee, catch"}
 # Sent by clients and servers that exist, and harmless here.
@@ -147,6 +149,18 @@ def test_values_without_effect_are_accepted(client: TestClient) -> None:
     neutral = {"min_tokens": 0, "stop_token_ids": [], "ignore_eos": False, "functions": [], "function_call": "auto",
                "structured_outputs": {"regex": "[a-z]{1,3}", "whitespace_pattern": None}}  # fmt: skip
     assert client.post("/v1/chat/completions", json={"messages": [MESSAGE], **neutral}).status_code == 200
+
+
+def test_ends_of_the_model_may_be_stop_tokens(client: TestClient) -> None:
+    def status(path: str, ids: object) -> int:
+        subject = {"input": "a"} if path == "responses" else {"messages": [MESSAGE], "max_tokens": 5}
+        return client.post(f"/v1/{path}", json={**subject, "stop_token_ids": ids}).status_code
+
+    model = open_model_files(BUILT_IN_MODEL).vocabulary
+    assert 7 not in model.eos_ids
+    for path in ("chat/completions", "responses", "messages"):
+        assert status(path, list(model.eos_ids)) == 200
+        assert status(path, [*model.eos_ids, 7]) == status(path, "x") == 400
 
 
 def test_a_setting_refuses_all_unknown_fields() -> None:
