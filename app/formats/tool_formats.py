@@ -88,6 +88,7 @@ class ThinkFormat:
 _JSON_HEAD = '{"name": "{name}", "arguments": '
 _TAGGED = "<tool_call>"
 _DEEPSEEK = "<｜tool▁calls▁begin｜>"
+_SEED, _NEMOTRON = "<seed:tool_call>", "<TOOLCALL>"
 
 CHAT_FORMATS = (
     ChatFormat(
@@ -95,6 +96,15 @@ CHAT_FORMATS = (
         CallFormat("<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>", ""),
         '<|channel|>commentary to=functions.refund <|constrain|>json<|message|>{"amount": 5, "note": "late"}',
         reply="<|channel|>final<|message|>",
+    ),
+    ChatFormat(
+        "seed", (_SEED,),
+        CallFormat(
+            "<seed:tool_call>\n<function={name}>\n", "</function>\n</seed:tool_call>", separator="\n", trigger=_SEED,
+            parameters=ParameterFormat("<parameter={name}>", "</parameter>\n"),
+        ),
+        "<seed:tool_call>\n<function=refund>\n<parameter=amount>5</parameter>\n<parameter=note>late</parameter>\n"
+        "</function>\n</seed:tool_call>\n<seed:tool_call>\n<function=notify>\n</function>\n</seed:tool_call>",
     ),
     ChatFormat(
         "qwen-coder", ("<function=", "<parameter="),
@@ -113,6 +123,14 @@ CHAT_FORMATS = (
         ),
         "<tool_call>refund\n<arg_key>amount</arg_key>\n<arg_value>5</arg_value>\n<arg_key>note</arg_key>\n"
         "<arg_value>late</arg_value>\n</tool_call>\n<tool_call>notify\n</tool_call>",
+    ),
+    ChatFormat(
+        "nemotron", (_NEMOTRON,),
+        CallFormat(
+            _JSON_HEAD, "}", begin="<TOOLCALL>[", separator=", ", end="]</TOOLCALL>", trigger=_NEMOTRON,
+        ),
+        '<TOOLCALL>[{"name": "refund", "arguments": {"amount": 5, "note": "late"}}, '
+        '{"name": "notify", "arguments": {}}]</TOOLCALL>',
     ),
     ChatFormat(
         "hermes", (_TAGGED,),
@@ -185,7 +203,7 @@ THINK_FORMATS = (
         "<|channel|>analysis<|message|>", "<|end|><|start|>assistant", "<|end|>", ("<|channel|>analysis", "<|call|>")
     ),
     ThinkFormat("[THINK]", "[/THINK]", "[/THINK]", ("[THINK]",)),
-    ThinkFormat("<seed:think>", "</seed:think>", "</seed:think>", ("<seed:think>",)),
+    ThinkFormat("<seed:think>", "</seed:think>\n", "</seed:think>", ("<seed:think>",)),
     ThinkFormat("\n<think>", "</think>\n", "</think>", ("<think>", "<arg_key>")),
     ThinkFormat("<think>", "</think>", "</think>", ("<think>", "<｜tool▁calls▁begin｜>")),
     ThinkFormat("<think>\n", "\n</think>\n\n", "</think>", ("<think>",)),

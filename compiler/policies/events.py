@@ -12,13 +12,15 @@ does not exist.
 
 from __future__ import annotations
 
+import itertools
 import json
 import operator
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any
 
 from compiler.errors import SpecSyntaxError
@@ -43,7 +45,7 @@ class Event:
     value: Any = None
 
 
-_ORDERS: dict[str, Callable[[Decimal, Decimal], bool]] = {
+_ORDERS: dict[str, Callable[[Any, Any], bool]] = {
     "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
 }  # fmt: skip
 _BOUNDS = {"<": "exclusiveMaximum", "<=": "maximum", ">": "exclusiveMinimum", ">=": "minimum"}
@@ -84,15 +86,33 @@ class EventCondition:
         return f"{'.'.join(keys)} {self.operation} {self.value}"
 
 
+def values_apart(conditions: Sequence[EventCondition]) -> Iterator[Any]:
+    """JSON values that differ in which conditions on one path hold.
+
+    Every value is like one of them.
+    """
+    wanted = [_read(condition.value) for condition in conditions]
+    numbers = sorted({Fraction(_decimal(value)) for value in wanted if _is_number(value)})
+    if numbers:
+        numbers += [numbers[0] - 1, *((low + high) / 2 for low, high in itertools.pairwise(numbers)), numbers[-1] + 1]
+    yield {}  # nothing stands at the path
+    for value in (*wanted, {}, *numbers):  # an object stands for all values that equal none and are no numbers
+        for key in reversed(conditions[0].path):
+            value = {key: value}
+        yield value
+
+
 def _read(text: str) -> Any:
     return json.loads(text, parse_float=Decimal)
 
 
 def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | Decimal) and not isinstance(value, bool)
+    return isinstance(value, int | float | Decimal | Fraction) and not isinstance(value, bool)
 
 
-def _decimal(value: int | float | Decimal) -> Decimal:
+def _decimal(value: int | float | Decimal | Fraction) -> Decimal | Fraction:
+    if isinstance(value, Fraction):
+        return value
     # A float's shortest spelling is what the JSON text said.
     return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
 

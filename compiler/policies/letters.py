@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from compiler.automata import CharDfa, everything, is_empty
 from compiler.json_schema import schema_texts
 from compiler.limits import ResourceGuard
-from compiler.policies.events import Event, EventCondition, EventKind, EventProposition
+from compiler.policies.events import Event, EventCondition, EventKind, EventProposition, values_apart
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
 Writable = Callable[[dict[str, Any]], bool]
@@ -80,8 +80,7 @@ class Letters:
         if len(letters) == 1:
             return letters
         conditions = self.conditions[kind, tool]
-        parts = {number: literals(conditions, self.letters[number].holds) for number in letters}
-        return [number for number in letters if writable(with_parts(schema, parts[number]))]
+        return [number for number in letters if _fits(conditions, self.letters[number].holds, schema, writable)]
 
 
 def writable_within(guard: ResourceGuard) -> Writable:
@@ -111,6 +110,31 @@ def letters_of(propositions: Iterable[EventProposition], guard: ResourceGuard) -
             ]
     letters += [EventLetter(kind, "", frozenset()) for kind in EventKind]
     return Letters({key: tuple(found) for key, found in conditions.items()}, tuple(letters))
+
+
+def _fits(
+    conditions: Sequence[EventCondition], holds: frozenset[int], schema: Mapping[str, Any], writable: Writable
+) -> bool:
+    # Most results are decided without their schemas, whose compilations take most of a policy's time.
+    found = None if schema else some_value_fits(conditions, holds)
+    return writable(with_parts(schema, literals(conditions, holds))) if found is None else found
+
+
+def some_value_fits(conditions: Sequence[EventCondition], holds: frozenset[int]) -> bool | None:
+    """Whether of some JSON value the conditions in `holds` hold alone.
+
+    None where one path continues another one, so that their values depend on each other.
+    """
+    paths = {condition.path for condition in conditions}
+    if any(path != other and other[: len(path)] == path for path in paths for other in paths):
+        return None
+    return all(_path_fits(path, conditions, holds) for path in paths)
+
+
+def _path_fits(path: tuple[str, ...], conditions: Sequence[EventCondition], holds: frozenset[int]) -> bool:
+    here = [(condition, index in holds) for index, condition in enumerate(conditions) if condition.path == path]
+    values = values_apart([condition for condition, _ in here])
+    return any(all(condition.holds(value) is held for condition, held in here) for value in values)
 
 
 def literals(conditions: Sequence[EventCondition], holds: frozenset[int]) -> list[dict[str, Any]]:
