@@ -84,8 +84,10 @@ def use_onednn_layers(model: PreTrainedModel) -> int:
 
 def _onednn_layer(layer: nn.Module) -> OneDnnLinear | None:
     """The layer that oneDNN computes. None where it is not linear, too small, or gets another result."""
+    if type(getattr(layer, "weight", None)) is not nn.Parameter:  # quantized weights are of classes of their own
+        return None
     if type(layer) is nn.Linear:
-        weight = layer.weight
+        weight: Tensor = layer.weight
     elif type(layer) is Conv1D:
         weight = layer.weight.t()  # GPT-2's layers store W transposed
     else:

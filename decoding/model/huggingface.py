@@ -18,14 +18,13 @@ from decoding.errors import PromptEmpty
 from decoding.model.adapters import attach, read_adapters, requiring_calls
 from decoding.model.compatibility import enable_prefix_sharing
 from decoding.model.cpu_layers import use_onednn_layers
-from decoding.model.loading import context_length_of, eos_ids_of, load_model
+from decoding.model.loading import context_length_of, eos_ids_of, is_coarse, load_model
 from decoding.model.plain_cache import PlainReader
 from decoding.model.prompt_cache import CountChunk, PromptCache
 from decoding.model.protocol import ObserveScores, ScoredSequence, Scores, StepInput
 
 _RESCORE_TOKENS = 64  # tokens of an answer in one forward pass, a bound on the logits in memory
-_TOLERANCE = {torch.float32: 1e-2, torch.float64: 1e-2}
-_TOLERANCE_HALF = 0.5
+_TOLERANCE, _TOLERANCE_COARSE = 1e-2, 0.5
 
 
 class HuggingFaceModel:
@@ -44,7 +43,7 @@ class HuggingFaceModel:
         self._bos_id = int(bos) if bos is not None else None
         self.context_length = context_length_of(text)
         self.device = torch.device(model.device)
-        self.tolerance = _TOLERANCE.get(model.dtype, _TOLERANCE_HALF)
+        self.tolerance = _TOLERANCE_COARSE if is_coarse(model) else _TOLERANCE
         if replaces_layers:
             use_onednn_layers(self._model)  # before the readers, which measure and compare what they will compute
         self._plain_reader = PlainReader(model)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import logging as standard_logging
 import threading
 from collections.abc import Iterator
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, PreTrainedConfig, PreTrainedModel
 from transformers.distributed.configuration_utils import DistributedConfig
 from transformers.utils import logging
 
@@ -18,6 +20,10 @@ from decoding.errors import ModelUnavailable
 DTYPES = ("auto", "float32", "bfloat16", "float16")
 CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 _LOADING = threading.Lock()  # the library replaces functions of its own and of torch while it loads a model
+_QUANTIZERS = {  # what reads quantized checkpoints of a method, by the names of distributions
+    "awq": ("gptqmodel",), "bitsandbytes": ("accelerate", "bitsandbytes"), "gptq": ("gptqmodel", "optimum"),
+    "compressed-tensors": ("compressed-tensors",), "torchao": ("torchao",),
+}  # fmt: skip
 ROPE_BY_LENGTH = {"dynamic", "longrope"}  # positions that depend on the longest row of a pass
 
 
@@ -32,7 +38,8 @@ def load_model(
     safetensors_only  whether weights of other formats are refused
     tensor_parallel   number of processes of the group that share the model; each loads its part on its own device
 
-    Raises ModelUnavailable where no causal language model can be loaded, or device or dtype is unknown.
+    Raises ModelUnavailable where no causal language model can be loaded, the library of a quantized one is absent, or
+    device or dtype is unknown.
     """
     if dtype not in DTYPES:
         raise ModelUnavailable(f"the dtype {dtype!r} is none of {', '.join(DTYPES)}")
@@ -43,6 +50,7 @@ def load_model(
             options["distributed_config"] = DistributedConfig(tp_size=tensor_parallel)
         target = torch.device(("cuda" if torch.cuda.is_available() else "cpu") if device == "auto" else device)
         chosen = ("float32" if target.type == "cpu" else "auto") if dtype == "auto" else dtype
+        _require_quantizer(path_or_name, local)
         with _LOADING, _without_progress_bars():
             loaded: Any = AutoModelForCausalLM.from_pretrained(
                 path_or_name, dtype=chosen, local_files_only=local, output_loading_info=True, trust_remote_code=False,
@@ -51,6 +59,8 @@ def load_model(
         model, report = loaded
         if tensor_parallel == 1:
             model = model.to(target)
+    except ModelUnavailable:
+        raise
     except Exception as error:  # the library and its file readers have no common error class
         raise ModelUnavailable(f"no causal language model can be loaded from {path_or_name!r}: {error}") from error
     missing = sorted(report.get("missing_keys", ()))
@@ -58,6 +68,25 @@ def load_model(
         raise ModelUnavailable(f"{path_or_name!r} lacks weights of a causal language model, such as {missing[0]}")
     typed: PreTrainedModel = model
     return typed
+
+
+def _require_quantizer(path_or_name: str, local: bool) -> None:
+    """Raise ModelUnavailable where the library of a quantized checkpoint is absent."""
+    config, _ = PreTrainedConfig.get_config_dict(path_or_name, local_files_only=local)
+    method = (config.get("quantization_config") or {}).get("quant_method", "")
+    absent = [name for name in _QUANTIZERS.get(method, ()) if find_spec(name.replace("-", "_")) is None]
+    if absent:
+        raise ModelUnavailable(
+            f"{path_or_name!r} is quantized by {method}, and its libraries are not installed: pip install "
+            + " ".join(absent)
+        )
+    if method == "bitsandbytes":  # else it logs a line for each layer of each pass
+        standard_logging.getLogger("bitsandbytes.autograd._functions").setLevel(standard_logging.ERROR)
+
+
+def is_coarse(model: PreTrainedModel) -> bool:
+    """Whether two correct passes may differ by steps of rounding. They do in half precision, or quantized."""
+    return model.dtype not in (torch.float32, torch.float64) or bool(getattr(model, "is_quantized", False))
 
 
 def load_scoring_model(folder: str, device: str) -> PreTrainedModel:
