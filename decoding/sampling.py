@@ -30,6 +30,8 @@ TEMPERATURE_MAX = 100.0  # above it the floor under log-probs would show
 SEED_MAX = 2**63 - 1
 _RANKED = 512  # tokens of a row that are put in order to find its nucleus
 _NARROW = 8  # where the ids that rows may take are fewer than V / 8, a draw reads these alone
+_MASK = 1e30  # nats; far above any difference of log-probs
+_EXPONENT_MIN = -60.0  # exp(-60) * _UNIT rounds to 0
 _UNIT = 2**42  # weight of the most probable token; 2**20 ids of that weight still add up within int64
 
 
@@ -273,19 +275,21 @@ def draw(
 
     These are int64 [R] and float64 [R]; the log-prob is in the distribution of the draw.
 
-    log_probs  float   [R, V]  the model's, or changed ones, no NaN
+    log_probs  float32 or float64 [R, V]  the model's, or changed ones, no NaN
     allowed    bool    [R, V]  at least one in each row
     uniform    float64 [R]     in [0, 1), turned into tokens by the inverse of the cumulative distribution
 
     Where the model gives probability 0 to all allowed tokens, they are equally probable.
     """
-    masked = log_probs.clamp(min=LOG_PROB_FLOOR).masked_fill_(~allowed, float("-inf"))  # [R, V]
+    # On the CPU `masked_fill` takes ten times as long as a sum, and exp(-inf) as exp of a number.
+    masked = log_probs.clamp(min=LOG_PROB_FLOOR).add_(allowed.to(log_probs.dtype).sub_(1.0), alpha=_MASK)  # [R, V]
     best, first = masked.max(dim=1, keepdim=True)  # [R, 1]; of equals the lowest id
     if temperature == 0.0:
         return first[:, 0], torch.zeros_like(uniform)
     best = best.double()
     # In place: at 200,000 ids a new array of float64 costs more time than what is computed in it.
-    weight = masked.to(torch.float64, copy=True).sub_(best).div_(temperature).exp_().mul_(_UNIT)  # [R, V]
+    weight = masked.to(torch.float64, copy=True).sub_(best).div_(temperature)  # [R, V]
+    weight = weight.clamp_(min=_EXPONENT_MIN).exp_().mul_(_UNIT)
     weight = weight.round_().long()
     if top_k > 0:
         weight = most_probable(weight, top_k)

@@ -259,6 +259,25 @@ def test_a_draw_inverts_the_cumulative_distribution() -> None:
     assert share.exp().tolist() == pytest.approx([probabilities[number] for number in token.tolist()], rel=1e-6)
 
 
+@pytest.mark.parametrize("temperature", [0.01, 0.7, 1.0, 100.0])
+@pytest.mark.parametrize("spread", [0.1, 3.0, 40.0, 1e5])
+def test_a_draw_has_the_weights_of_exact_masks(temperature: float, spread: float) -> None:
+    random = torch.Generator().manual_seed(7)
+    log_probs = (torch.randn(64, 999, generator=random) * spread).log_softmax(dim=1)
+    log_probs[::3, ::5] = -math.inf
+    allowed = torch.rand(64, 999, generator=random) < torch.rand(64, 1, generator=random)
+    allowed[:, 998] = True
+    uniform = torch.rand(64, generator=random, dtype=torch.float64)
+    token, score = draw(log_probs, allowed, uniform, temperature, top_p=1.0)
+    masked = log_probs.clamp(min=LOG_PROB_FLOOR).masked_fill(~allowed, -math.inf).double()
+    gap = (masked - masked.amax(dim=1, keepdim=True)) / temperature
+    weight = (gap.exp() * 2**42).round().long()
+    cumulative, total = weight.cumsum(dim=1), weight.sum(dim=1)
+    target = torch.minimum((uniform * total).long(), total - 1)
+    assert torch.equal(token, (cumulative > target[:, None]).int().argmax(dim=1))
+    assert torch.equal(score, gap.gather(1, token[:, None])[:, 0] - (total.double() / 2**42).log())
+
+
 def test_the_nucleus_is_the_smallest_sufficient_set() -> None:
     log_probs = torch.tensor([[0.1, 0.2, 0.4, 0.2, 0.1]]).log()
     allowed = torch.tensor([[True, True, False, True, True]])  # 1/6, 1/3, -, 1/3, 1/6
