@@ -75,6 +75,14 @@ def test_generate_with_stream_prints_progress(
     assert json.loads(stream_output)["choices"] == json.loads(output)["choices"]
 
 
+def test_generate_excludes_stop_strings(service_url: str) -> None:
+    arguments = ("sentence:", "--keyword", "dog", "--stop", "a ", "--stop", "s", "--max-tokens", "16", "--json")
+    result = abs_command("generate", *arguments, "--url", service_url)
+    assert result.returncode == 0, result.stderr
+    text = json.loads(result.stdout)["choices"][0]["text"]
+    assert "dog" in text.lower() and "a " not in text and "s" not in text
+
+
 def test_generate_shows_text_tokens_words_and_distances(service_url: str) -> None:
     constraint = ("--ltlf", "F(pet)", "--prop", "pet=dog,cat")
     result = abs_command("generate", "sentence:", *constraint, "--max-tokens", "16", "--url", service_url)
