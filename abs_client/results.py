@@ -372,8 +372,12 @@ class JobState:
 
 @dataclass(frozen=True)
 class ModelCard:
-    """A served model. `context_tokens`: the longest input; None without a limit. `vocabulary`: number of tokens."""
+    """A served model. `context_tokens`: the longest input; None without a limit. `vocabulary`: number of tokens.
+
+    `parent` is the model that an adapter changes; None where it is a model of its own.
+    """
 
     id: str
     context_tokens: int | None
     vocabulary: int
+    parent: str | None = None

@@ -14,6 +14,8 @@ from app.formats.stops import (
     STOP_PATH,
     STOPPED_PATH,
     constraint_without,
+    contradiction_with_stops,
+    names_stops,
     remove_partial_stop,
     remove_stop,
     stop_constraint,
@@ -42,6 +44,7 @@ __all__ = [
     "AUTO", "CHAT_FORMATS", "NO_ARGUMENTS", "PLAIN_CALLS", "STOPPED_PATH", "STOP_PATH", "THINK_FORMATS",
     "AnswerFormat", "AnswerParts", "AnswerReader", "Arguments", "CallFormat", "CallableTool", "ChatFormat",
     "ItemProgress", "MarkerSplitter", "OutputItem", "Part", "TextSplit", "ThinkFormat", "Thinking", "ToolCall",
-    "call_id", "chat_format", "constraint_without", "output_items", "raw_arguments", "remove_partial_stop",
-    "remove_stop", "schema_arguments", "stop_constraint", "think_format",
+    "call_id", "chat_format", "constraint_without", "contradiction_with_stops", "names_stops", "output_items",
+    "raw_arguments", "remove_partial_stop", "remove_stop", "schema_arguments", "stop_constraint",
+    "think_format",
 ]  # fmt: skip

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
+from pydantic import JsonValue
+
 from app.formats.answer_reader import AnswerReader
+from app.messages import Failure
 
 STOPPED_PATH, STOP_PATH = "all.0.", "all.1."  # inside a constraint of `constraint_without`
+_EXCLUSION = "'all.1' (not regex (?s:.*)(?:"  # how a contradiction names the second part
 
 
 def constraint_without(stop_free: dict[str, Any], constraint: dict[str, Any]) -> dict[str, Any]:
@@ -21,6 +26,30 @@ def stop_constraint(stops: Sequence[str], at_end: bool, leading_space: str) -> d
     pattern = "|".join(re.escape(stop) for stop in stops)
     ending = "+" if at_end else "*"
     return {"not": {"regex": f"(?s:.*)(?:{pattern})(?s:.{ending})", "leading_space": leading_space}}
+
+
+def contradiction_with_stops(failure: Failure) -> Failure:
+    """The failure of a contradiction, in terms of a request with stop strings."""
+    conflict, detail = failure.fields.get("conflict"), failure.detail
+    if not isinstance(conflict, list):
+        return failure
+    named: list[JsonValue] = [_part_of_request(str(part)) for part in conflict]
+    for part, name in zip(conflict, named, strict=True):
+        detail = detail.replace(str(part), str(name), 1)
+    return replace(failure, detail=detail, fields={**failure.fields, "conflict": named})
+
+
+def names_stops(conflict: object) -> bool:
+    """Whether the part that excludes stop strings is one of those that contradict each other."""
+    return isinstance(conflict, list) and any(str(part).startswith(_EXCLUSION) for part in conflict)
+
+
+def _part_of_request(part: str) -> str:
+    if part.startswith(_EXCLUSION):
+        return "'stop'"
+    if part.startswith(f"'{STOPPED_PATH}"):
+        return part.replace(STOPPED_PATH, "", 1)
+    return part.replace(STOPPED_PATH.rstrip("."), "constraint", 1)
 
 
 def remove_stop(text: str, stops: Sequence[str], reader: AnswerReader | None = None) -> str:

@@ -13,8 +13,17 @@ from pydantic import ValidationError
 
 from app.api.schemas import GenerateRequest
 from app.errors import InvalidRequest, JobFailed, RequestOverLimit
-from app.formats import AUTO, STOP_PATH, STOPPED_PATH, AnswerFormat, constraint_without, stop_constraint
-from app.messages import USED_BY
+from app.formats import (
+    AUTO,
+    STOP_PATH,
+    STOPPED_PATH,
+    AnswerFormat,
+    constraint_without,
+    contradiction_with_stops,
+    names_stops,
+    stop_constraint,
+)
+from app.messages import USED_BY, failure_of
 from app.models import ModelFiles
 from app.openai.chats.chat_turn import answer_constraint, chat_turn
 from app.openai.chats.policies import AppliedPolicy
@@ -354,6 +363,8 @@ def request_paths(parsed: ParsedConstraint | None, renamed: Mapping[str, str] | 
             # The conflict names parts of the answer's format, which the caller has not written.
             detail = unsatisfiable_beside_tools(parsed.reply_paths)
             raise JobFailed(error.error, detail, {}, error.facts) from None
+        if names_stops(error.fields.get("conflict")):
+            raise contradiction_with_stops(failure_of(error)).as_error() from None
         if isinstance(error.fields.get("field"), str):
             path = _request_path(str(error.fields["field"]), parsed)
             if path not in (error.fields["field"], f"constraint.{error.fields['field']}"):

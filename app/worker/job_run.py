@@ -25,7 +25,7 @@ from app.errors import (
     StorageDown,
     without_message,
 )
-from app.formats import STOP_PATH, STOPPED_PATH
+from app.formats import STOP_PATH, STOPPED_PATH, contradiction_with_stops
 from app.messages import (
     CompileJob,
     CompileJobResult,
@@ -182,6 +182,8 @@ def _with_request_path(failure: Failure, job: OwnedJob) -> Failure:
     """
     if not isinstance(job, GenerateJob):
         return failure
+    if job.excludes_stops:
+        failure = contradiction_with_stops(failure)
     field = failure.fields.get("field")
     if job.excludes_stops and isinstance(field, str):
         if field.startswith(STOP_PATH):

@@ -127,3 +127,21 @@ def finished(client: TestClient, job_id: str) -> Any:
     while (state := client.get(f"/jobs/{job_id}").json())["state"] in ("waiting", "running"):
         time.sleep(0.05)
     return state
+
+
+@pytest.mark.parametrize("path", ["/generate", "/v1/completions"])
+@pytest.mark.parametrize(
+    ("constraint", "first"),
+    [
+        ({"regex": "a;b"}, "'constraint' (regex a;b)"),
+        ({"all": [{"regex": "a;b"}, {"keywords": ["b"]}]}, "'all.0' (regex a;b)"),
+    ],
+)
+def test_a_contradiction_names_the_stop_strings(
+    path: str, constraint: dict[str, Any], first: str, client: TestClient
+) -> None:
+    body = {"prompt": "a", "model": "captions", "constraint": constraint, "stop": [";"]}
+    problem = client.post(path, json=body).json()
+    problem = problem.get("error", problem)
+    assert problem["conflict"] == [first, "'stop'"]
+    assert f"{first} and 'stop' contradict each other" in problem.get("detail", problem.get("message"))
