@@ -68,7 +68,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "models": "errors settings",
         "observability": "errors settings",
         "messages": "errors observability",
-        "formats": "models",
+        "formats": "messages models",
         "automaton_cache": "messages settings",
         "tasks": "",
         "redis": "errors observability tasks",
