@@ -1,7 +1,9 @@
 """Continuous batching of generations that share each forward pass. Generations join and leave between passes.
 
 The engine owns the one thread that calls the model's prefill and step, and handles a device that runs out of memory.
-Between two steps it reads prompts in turns, in all no more tokens than one chunk (chunked prefill).
+Between two steps it reads prompts in turns, in all no more tokens than one chunk (chunked prefill). A generation with
+more rows than that saves them up over several steps while narrower ones run (deficit round robin, Shreedhar and
+Varghese 1995).
 `Generation` defines what happens between two passes, `Scheduler` decides which generations begin.
 
 Where a pass runs out of memory, its generations are read in two halves, and so on. A generation that finds no memory by
@@ -255,7 +257,7 @@ class Engine:
         self._finish_if_done(request)
 
     def _step(self) -> None:
-        """Decode one step of each generation. Memory decides the number of passes, which is nearly always one."""
+        """Decode one step of each generation that is due. Memory decides the number of passes: nearly always one."""
         started, requests = time.monotonic(), list[EngineRequest]()
         for request in self._scheduler.running:
             if not request.is_prefilled:
@@ -267,6 +269,9 @@ class Engine:
                 self._fail(request, error)
         if not requests:
             return
+        # A wide generation delays the others as a long prompt does: by no more rows of a pass than one chunk has.
+        share = max(self._model.chunk_tokens, min(request.rows for request in requests))
+        requests = [request for request in requests if request.is_due(share)]
         # Rows of the model's batch, before chunks: a forced stretch counts once for each row.
         rows = sum(len(request.feed.parents) for request in requests if request.feed)
         self._split, self._rows_ok = False, 0

@@ -49,6 +49,7 @@ class EngineRequest:
     _generation: Generation | None = None
     _chunks: Iterator[tuple[Any, Tensor] | None] | None = None  # of the prompt; None before the first one is read
     _session: Any = None
+    _saved_rows: int = 0
     _steps: int = 0  # since the last start
     _steps_sent: int = 0  # over all starts
 
@@ -88,17 +89,27 @@ class EngineRequest:
             self.take(Scores.of_prompt(first))
 
     def prepare(self) -> None:
-        """Sets `feed`, its input to the next step."""
-        # `feed()` of a generation changes it, so it is called once a step, also where the pass is then split.
-        self.feed = StepInput(self._session, *self.generation.feed())
+        """Sets `feed`, its input to the next step, where it has none."""
+        # `feed()` of a generation changes it, so it is called once a step, also where the pass is split or must wait.
+        if self.feed is None:
+            self.feed = StepInput(self._session, *self.generation.feed())
 
     @property
     def rows(self) -> int:
         """How many rows of a pass its feed takes."""
         return piece_rows(*self.feed.tokens.shape) if self.feed else 0
 
+    def is_due(self, share: int) -> bool:
+        """Whether it takes part in a step that gives it `share` rows. It saves them up for a feed with more."""
+        self._saved_rows += share
+        if self._saved_rows < self.rows:
+            return False
+        self._saved_rows = min(self._saved_rows - self.rows, share)
+        return True
+
     def take(self, scores: Scores) -> None:
         """Advance the generation by its scores. New steps go to a listener."""
+        self.feed = None
         for snapshot in self.generation.advance(scores):
             self._steps += 1
             # A restarted generation takes the same steps, so the first ones were sent before the preemption.

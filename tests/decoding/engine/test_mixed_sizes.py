@@ -74,3 +74,31 @@ def test_a_short_prompt_begins_between_the_chunks_of_long_ones() -> None:
     steps = [prompts for kind, prompts in model.log if kind == "step"]
     ended = max(number for number, prompts in enumerate(steps) if small.prompt in prompts)
     assert ended < min(number for number, prompts in enumerate(steps) if larges[0].prompt in prompts)
+
+
+def test_narrow_generations_step_while_a_wide_one_waits() -> None:
+    model, wide = ChunkedModel(), _with_prompt(_long(beams=8, max_tokens=20), 1)
+    narrow = [_with_prompt(_long(beams=1, max_tokens=30), tokens) for tokens in (2, 3)]
+    with Engine(model, PLENTY) as engine, ThreadPoolExecutor(3) as callers:
+        answers = [callers.submit(_generate, engine, order) for order in (wide, *narrow)]
+        _wait_for(lambda: engine.generations == 3)
+        model.may_step.set()
+        for answer, order in zip(answers, (wide, *narrow), strict=True):
+            assert answer.result() == order.alone()
+    steps = [prompts for kind, prompts in model.log if kind == "step"]
+    together = [prompts for prompts in steps if narrow[0].prompt in prompts]
+    assert all(narrow[1].prompt in prompts for prompts in together[1:-1])
+    taken = sum(wide.prompt in prompts for prompts in together)
+    assert len(together) // 8 <= taken <= len(together) // 2  # a feed has 8 to 24 rows, and a step gives it 4
+
+
+def test_generations_of_one_width_share_every_step() -> None:
+    model, wide = ChunkedModel(), [_with_prompt(_long(beams=8, max_tokens=20), tokens) for tokens in (2, 3)]
+    with Engine(model, PLENTY) as engine, ThreadPoolExecutor(2) as callers:
+        answers = [callers.submit(_generate, engine, order) for order in wide]
+        _wait_for(lambda: engine.generations == 2)
+        model.may_step.set()
+        for answer, order in zip(answers, wide, strict=True):
+            assert answer.result() == order.alone()
+    steps = [prompts for kind, prompts in model.log if kind == "step"]
+    assert sum(len(prompts) == 2 for prompts in steps) >= 0.7 * len(steps)
