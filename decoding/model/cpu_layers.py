@@ -6,6 +6,8 @@ it, which the products of a BLAS do not offer.
 
 from __future__ import annotations
 
+import weakref
+
 import torch
 from torch import Tensor, nn
 from torch.utils.mkldnn import to_mkldnn
@@ -30,13 +32,17 @@ class OneDnnLinear(nn.Module):
         super().__init__()
         self.out_features, self.in_features = weight.shape
         layer = nn.Linear(self.in_features, self.out_features, bias=bias is not None, device="meta")
-        layer.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias}, assign=True)
+        state = {"weight": weight.detach()} | ({} if bias is None else {"bias": bias.detach()})
+        layer.load_state_dict(state, assign=True)
         self._layer: nn.Module = to_mkldnn(layer)
+        self._weight = weakref.ref(weight)
 
     @property
     def weight(self) -> Tensor:
-        """A copy of W. Code that reads the weights of a layer needs it."""
-        return self._layer.get_buffer("weight").to_dense()
+        """W, a copy unless others keep it. Code that reads the weights of a layer needs it."""
+        # Mamba reads those of its head in each step, for their type; mostly its embeddings keep them.
+        weight = self._weight()
+        return self._layer.get_buffer("weight").to_dense() if weight is None else weight
 
     def forward(self, rows: Tensor) -> Tensor:
         """The layer's output, computed over `rows_computed` rows."""
@@ -94,7 +100,7 @@ def _onednn_layer(layer: nn.Module) -> OneDnnLinear | None:
         return None
     if weight.dtype != torch.float32 or weight.numel() < _WEIGHTS_MIN:
         return None
-    replacement = OneDnnLinear(weight.detach(), None if layer.bias is None else layer.bias.detach())
+    replacement = OneDnnLinear(weight, layer.bias)
     rows = torch.linspace(-1.0, 1.0, _ROWS_TRIED * weight.shape[1]).sin().view(_ROWS_TRIED, -1)
     expected = layer(rows)
     error = (replacement(rows) - expected).abs().max()

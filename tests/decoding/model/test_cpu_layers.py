@@ -43,7 +43,16 @@ def test_a_model_with_onednn_layers_computes_the_same(model: PreTrainedModel) ->
 
 def test_a_layer_gives_its_weights_back() -> None:
     weight = torch.randn(200, 300)
-    assert torch.equal(OneDnnLinear(weight, None).weight, weight)
+    expected, layer = weight.clone(), OneDnnLinear(weight, None)
+    assert layer.weight is weight
+    del weight
+    assert torch.equal(layer.weight, expected)
+
+
+def test_a_tied_head_s_weights_are_read_without_a_copy() -> None:
+    model = _llama(tied=True)
+    assert use_onednn_layers(model) and isinstance(model.lm_head, OneDnnLinear)
+    assert model.lm_head.weight is model.get_input_embeddings().weight
 
 
 def test_a_rows_result_is_independent_of_the_batch_size() -> None:
