@@ -78,9 +78,7 @@ class InvalidRequest(_FieldFaults):
 class UnknownField(_FieldFaults):
     """Unknown fields may be meant as constraints, tools or budgets."""
 
-    facts = ErrorFacts(
-        400, "unknown_field", "A field that is not taken may be a constraint", ("errors",), outcome="refused"
-    )
+    facts = ErrorFacts(400, "unknown_field", "A field not taken may be a constraint", ("errors",), outcome="refused")
 
 
 class RequestOverLimit(CallerError):

@@ -29,7 +29,7 @@ def stop_constraint(stops: Sequence[str], at_end: bool, leading_space: str) -> d
 
 
 def contradiction_with_stops(failure: Failure) -> Failure:
-    """The failure of a contradiction, in terms of a request with stop strings."""
+    """A contradiction in terms of a request with stop strings."""
     conflict, detail = failure.fields.get("conflict"), failure.detail
     if not isinstance(conflict, list):
         return failure
