@@ -40,7 +40,7 @@ def contradiction_with_stops(failure: Failure) -> Failure:
 
 
 def names_stops(conflict: object) -> bool:
-    """Whether the part that excludes stop strings is one of those that contradict each other."""
+    """Whether stop strings are a part of the contradiction."""
     return isinstance(conflict, list) and any(str(part).startswith(_EXCLUSION) for part in conflict)
 
 
