@@ -108,7 +108,7 @@ class InferenceSettings(_Group):
         "auto", "harmony", "seed", "qwen-coder", "glm", "nemotron", "hermes", "mistral-args", "mistral", "mistral-v7",
         "deepseek-v3", "deepseek-v3.1", "pythonic", "llama3-json", "plain",
     ] = _setting(
-        "auto", "how the model writes tool calls: a format of docs/openai.md; `auto` finds it from the chat template")
+        "auto", "how the model writes tool calls: a format of docs/tools.md; `auto` finds it from the chat template")
     batch_requests_max: Count = _setting(32, "requests in the continuous batch")
     grammar_readings_max: Count = _setting(
         32, "readings of an unfinished text that are followed where a grammar is ambiguous; the same for all workers")
