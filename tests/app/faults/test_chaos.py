@@ -39,7 +39,7 @@ def good_result() -> ChaosResult:
 
 def test_a_clean_chaos_run_is_reported_as_passed() -> None:
     assert good_result().good() and not good_result().changed()
-    about = {"date": "d", "machine": "m", "command": "c"}
+    about = {"date": "d", "machine": "m", "command": "c", "code": "0"}
     section = chaos_section(about | json.loads(json.dumps(good_result().figures())))
     assert "2 answered" in section and "0 lost" in section and section.endswith(": met\n")
     section = chaos_section(about | replace(good_result(), failed=["chaos-1: 500"]).figures())

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 import pytest
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Page, Route, expect
 
 from tests.app.playground.chromium import accessibility_violations
 from tests.app.playground.views_page import automaton, choice, open_view, rejected_token, row, step
@@ -338,6 +338,21 @@ def test_layout_requests_during_a_layout_are_merged(page: Page) -> None:
     expect(page.locator(".node.live")).to_have_id("state-2")
     page.evaluate("async () => { view.clear(); await view.draw(); }")
     expect(page.locator(".node")).to_have_count(0)
+
+
+def test_loading_graphviz_takes_no_time_from_a_layout(page: Page) -> None:
+    """A slow connection may take longer to load it than a layout may take."""
+    loads: list[Route] = []
+    page.route("**/wasm-graphviz.js", lambda route: loads.append(route))
+    page.clock.install()
+    open_view(page, "automaton/automaton.js", "AutomatonView")
+    with page.expect_request("**/wasm-graphviz.js"):
+        page.evaluate("automaton => { view.show(automaton); }", COFFEE)
+    page.clock.fast_forward(60_000)
+    expect(page.locator(".automaton-picture")).to_have_count(0)
+    assert "took too long" not in (page.text_content("body") or "")
+    loads[0].continue_()
+    expect(page.locator(".automaton-picture")).to_be_visible()
 
 
 def test_the_automaton_view_zooms_without_capturing_page_scrolling(page: Page) -> None:

@@ -3,6 +3,7 @@
 import { Graphviz } from "../vendor/wasm-graphviz.js";
 
 const graphvizPromise = Graphviz.load();
+graphvizPromise.then(() => self.postMessage({ isLoaded: true }), () => {});  // a failure answers each request
 
 self.addEventListener("message", async ({ data: { id, dot } }) => {
   try {

@@ -2,6 +2,7 @@
 
 const LAYOUT_MS_MAX = 10_000;
 let worker = null;
+let isLoaded = false;  // Graphviz in the worker; over a slow connection that takes longer than a layout may
 let lastId = 0;
 const requests = new Map();
 
@@ -11,15 +12,23 @@ export function layout(dot) {
   lastId += 1;
   const id = lastId;
   return new Promise((resolve, reject) => {
-    const timer = setTimeout(() => stopWorker(new Error("the layout took too long")), LAYOUT_MS_MAX);
-    requests.set(id, { resolve, reject, timer });
+    requests.set(id, { resolve, reject, timer: isLoaded ? startTimer() : null });
     worker.postMessage({ id, dot });
   });
+}
+
+function startTimer() {
+  return setTimeout(() => stopWorker(new Error("the layout took too long")), LAYOUT_MS_MAX);
 }
 
 function startWorker() {
   const newWorker = new Worker(new URL("./layout-worker.js", import.meta.url), { type: "module" });
   newWorker.addEventListener("message", ({ data }) => {
+    if (data.isLoaded) {
+      isLoaded = true;
+      for (const request of requests.values()) request.timer = startTimer();
+      return;
+    }
     const request = requests.get(data.id);
     if (!request) return;
     requests.delete(data.id);
@@ -35,6 +44,7 @@ function startWorker() {
 function stopWorker(error) {
   worker?.terminate();
   worker = null;
+  isLoaded = false;
   for (const { reject, timer } of requests.values()) {
     clearTimeout(timer);
     reject(error);
