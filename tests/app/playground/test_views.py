@@ -341,7 +341,7 @@ def test_layout_requests_during_a_layout_are_merged(page: Page) -> None:
 
 
 def test_loading_graphviz_takes_no_time_from_a_layout(page: Page) -> None:
-    """A slow connection may take longer to load it than a layout may take."""
+    """A slow connection may take longer than a layout may."""
     loads: list[Route] = []
     page.route("**/wasm-graphviz.js", lambda route: loads.append(route))
     page.clock.install()
