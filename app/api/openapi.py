@@ -83,8 +83,7 @@ def job_stream(answers: Sequence[str], *header_names: str) -> Responses:
     return stream_of(
         "The events `compiled`, `step`, `restarted` and `reconnect`, and at the end `done` (the answer) or `error`",
         (
-            {"type": "object", "properties": {"retry": {"type": "integer"}}, "required": ["retry"],
-             "additionalProperties": False},
+            _object({"retry": {"type": "integer"}}),
             event("CompiledEventBody", "compiled", id=id_schema), event("StepEventBody", "step", id=id_schema),
             event("RestartEventBody", "restarted", id=id_schema),
             bare_event("{}", event={"enum": ["reconnect"]}, retry={"type": "integer"}),

@@ -28,12 +28,12 @@ POLICY_FIELDS = {field.name for field in fields_of(Policy)}
 
 
 def send_file(
-    requests: Path, answers: Path, create_app: CreateApp, fields: Mapping[str, Any], *, concurrency: int,
+    requests: Path, answers: Path, create_app: CreateApp, defaults: Mapping[str, Any], *, concurrency: int,
     url: str | None, model: str | None,
 ) -> None:
     """Sends the requests of a file and reports their number. Raises typer.Exit if one has no answer.
 
-    fields       of requests that leave them out
+    defaults     the fields of requests that leave them out
     concurrency  requests at a time
     url          a running service; None for one in this process, with `model`
     """
@@ -43,7 +43,7 @@ def send_file(
             return AsyncClient(url, settings_of().auth.api_key)
         return in_process(create_app, service_settings(model), QUEUES, lambda _: None)
 
-    codes = run_batch(requests, answers, connect, concurrency, fields=fields)
+    codes = run_batch(requests, answers, connect, concurrency, defaults=defaults)
     unsatisfied = sum(code in UNSATISFIED_CODES for code in codes)
     failed = sum(code is not None for code in codes) - unsatisfied
     Console(stderr=True, highlight=False).print(
@@ -55,7 +55,7 @@ def send_file(
 
 def run_batch(
     requests: Path, answers: Path, connect: Callable[[], AbstractAsyncContextManager[AsyncClient]], concurrency: int,
-    *, fields: Mapping[str, Any] = {},
+    *, defaults: Mapping[str, Any] = {},
 ) -> list[str | None]:
     """Sends requests without an answer, and appends answers as they come.
 
@@ -63,11 +63,11 @@ def run_batch(
     answers      a file of JSON lines, each with the number of its request's line and `answer`, or `error`
     connect      opens the client
     concurrency  requests at a time
-    fields       of requests that leave them out, or have null
+    defaults     the fields of requests that leave them out, or have null
     Returns the error code of each request that was sent, None for an answer. Raises AppError for a line that is no
     request, before any is sent.
     """
-    wanted = {line: _checked(requests, line, _completed(written, fields)) for line, written in _read(requests)}
+    wanted = {line: _checked(requests, line, _with_defaults(fields, defaults)) for line, fields in _read(requests)}
     answered = _answered(answers)
     unanswered = {line: request for line, request in wanted.items() if line not in answered}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -118,12 +118,12 @@ async def _answer(client: AsyncClient, fields: dict[str, Any]) -> dict[str, Any]
     return dict((await client.generate(prompt, **options)).raw)
 
 
-def _completed(written: dict[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """A request with the fields that it leaves out. A constraint and an automaton stand for each other."""
-    given = {name for name, value in written.items() if value is not None}
+def _with_defaults(fields: dict[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """A request with defaults for what it leaves out. A constraint and an automaton stand for each other."""
+    given = {name for name, value in fields.items() if value is not None}
     if given & set(_CONSTRAINTS):
         given.update(_CONSTRAINTS)
-    return written | {name: value for name, value in fields.items() if name not in given}
+    return fields | {name: value for name, value in defaults.items() if name not in given}
 
 
 def _checked(path: Path, line: int, fields: dict[str, Any]) -> dict[str, Any]:

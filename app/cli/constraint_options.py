@@ -47,12 +47,17 @@ def constraint_of(
     return {"keywords": [_forms(text) for text in keyword], "ordered": ordered}
 
 
+def any_given(*options: object) -> bool:
+    """Whether one of the options of a constraint is given."""
+    return any(option not in (None, [], False) for option in options)
+
+
 def require_alone(url: str | None, *options: object) -> None:
     """Raises BadParameter if --automaton comes with another constraint or without --url.
 
     A process without --url has no compiled automata yet.
     """
-    if any(option not in (None, [], False) for option in options):
+    if any_given(*options):
         raise typer.BadParameter("--automaton is a complete constraint: leave out the other constraint options")
     if url is None:
         raise typer.BadParameter("--automaton requires --url, because this process has no compiled constraints")

@@ -32,6 +32,7 @@ from app.cli.constraint_options import (
     Prop,
     Regex,
     Url,
+    any_given,
     constraint_of,
     decoded,
     require_alone,
@@ -145,7 +146,7 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
         spec, constraints = None, (ltlf, prop, regex, keyword, ordered, grammar, constraint)
         if automaton is not None:
             require_alone(url, *constraints)
-        elif jsonl is None or any(option not in (None, [], False) for option in constraints):
+        elif jsonl is None or any_given(*constraints):
             spec = constraint_of(*constraints)
         options: dict[str, Any] = {
             "automaton": automaton, "max_tokens": max_tokens, "beams": beams, "n": n,
@@ -158,10 +159,10 @@ def _add_generate(app: typer.Typer, create_app: CreateApp) -> None:
         if jsonl is not None:
             if prompt is not None or output is None or stream or as_json:
                 raise typer.BadParameter("--jsonl goes with --output, and without a prompt, --stream and --json")
-            fields = {name: value for name, value in options.items() if value is not None}
+            defaults = {name: value for name, value in options.items() if value is not None}
             if trace:
-                fields["trace"] = True
-            send_file(jsonl, output, create_app, fields, concurrency=concurrency, url=url, model=model)
+                defaults["trace"] = True
+            send_file(jsonl, output, create_app, defaults, concurrency=concurrency, url=url, model=model)
             return
         if prompt is None or output is not None:
             raise typer.BadParameter("give a prompt, or --jsonl and --output")

@@ -13,7 +13,9 @@ from app.formats.answer_reader import AnswerReader
 from app.messages import Failure
 
 STOPPED_PATH, STOP_PATH = "all.0.", "all.1."  # inside a constraint of `constraint_without`
-_EXCLUSION = "'all.1' (not regex (?s:.*)(?:"  # how a contradiction names the second part
+_BEFORE = "(?s:.*)(?:"  # the pattern before a stop string
+# How a contradiction names the two parts.
+_STOPPED, _EXCLUSION = f"'{STOPPED_PATH[:-1]}'", f"'{STOP_PATH[:-1]}' (not regex {_BEFORE}"
 
 
 def constraint_without(stop_free: dict[str, Any], constraint: dict[str, Any]) -> dict[str, Any]:
@@ -25,7 +27,7 @@ def stop_constraint(stops: Sequence[str], at_end: bool, leading_space: str) -> d
     """The constraint that a text contains no stop string. With `at_end` it may end with one."""
     pattern = "|".join(re.escape(stop) for stop in stops)
     ending = "+" if at_end else "*"
-    return {"not": {"regex": f"(?s:.*)(?:{pattern})(?s:.{ending})", "leading_space": leading_space}}
+    return {"not": {"regex": f"{_BEFORE}{pattern})(?s:.{ending})", "leading_space": leading_space}}
 
 
 def contradiction_with_stops(failure: Failure) -> Failure:
@@ -47,9 +49,9 @@ def names_stops(conflict: object) -> bool:
 def _part_of_request(part: str) -> str:
     if part.startswith(_EXCLUSION):
         return "'stop'"
-    if part.startswith(f"'{STOPPED_PATH}"):
-        return part.replace(STOPPED_PATH, "", 1)
-    return part.replace(STOPPED_PATH.rstrip("."), "constraint", 1)
+    if part.startswith(_STOPPED):
+        return f"'constraint'{part.removeprefix(_STOPPED)}"
+    return part.replace(f"'{STOPPED_PATH}", "'", 1)
 
 
 def remove_stop(text: str, stops: Sequence[str], reader: AnswerReader | None = None) -> str:

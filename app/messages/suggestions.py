@@ -19,7 +19,7 @@ from pydantic.dataclasses import dataclass
 from app.messages.parts import CONFIG
 from compiler.errors import Edit
 from compiler.grammars import GrammarWarning
-from compiler.spec import SpecWarning, moved, pointer
+from compiler.spec import Spec, moved, pointer, spec_warnings
 
 SUGGESTION_BYTES_MAX = 500
 _CONSTRAINT = "/constraint"
@@ -50,11 +50,11 @@ def grammar_warnings(warnings: Iterable[GrammarWarning]) -> tuple[WarningBody, .
     return tuple(WarningBody(each.message, line=each.line, column=each.column) for each in warnings)
 
 
-def constraint_warnings(warnings: Iterable[SpecWarning]) -> tuple[WarningBody, ...]:
+def constraint_warnings(spec: Spec) -> tuple[WarningBody, ...]:
     """The warnings about a constraint, ready to send."""
     return tuple(
         WarningBody(each.message, field=each.field, suggestion=tuple(request_edits(each.suggestion)) or None)
-        for each in warnings
+        for each in spec_warnings(spec)
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,6 +17,7 @@ TEMPLATE_FILE, TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
 FILES = ("config.json", "generation_config.json", "tokenizer.json", TOKENIZER_CONFIG, TEMPLATE_FILE)
 # The context length, as the configurations of different architectures name it.
 CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
+_NAMED_FOLDER = re.compile("([A-Za-z0-9_.-]{1,64})=(.+)")
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
 
 
@@ -153,3 +155,12 @@ def first_id(value: object) -> int | None:
     """The first whole number of a configuration value."""
     values = value if isinstance(value, list) else [value]
     return next((item for item in values if isinstance(item, int)), None)
+
+
+def named_folders(pairs: Sequence[str], variable: str) -> dict[str, Path]:
+    """The folders of a setting of `name=folder` pairs, by name. Raises SettingsInvalid for other text."""
+    matches = [_NAMED_FOLDER.fullmatch(pair) for pair in pairs]
+    folders = {match[1]: Path(match[2]).expanduser() for match in matches if match}
+    if len(folders) < len(pairs):
+        raise SettingsInvalid(f"{variable}: should be name=folder, separated by commas, with names that all differ")
+    return folders

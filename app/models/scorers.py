@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import functools
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from app.errors import SettingsInvalid
-from app.models.files import context_length, first_id
+from app.models.files import context_length, first_id, named_folders
 from app.settings import Settings
-
-_NAME = re.compile("([A-Za-z0-9_.-]{1,64})=(.+)")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,10 +36,7 @@ class ScorerFiles:
 
 def open_scorers(settings: Settings) -> Mapping[str, ScorerFiles]:
     """The scorers of the settings by name. Raises SettingsInvalid for other text, or a folder that is no scorer's."""
-    pairs = [_NAME.fullmatch(part) for part in settings.inference.scorers]
-    folders = {match[1]: Path(match[2]).expanduser() for match in pairs if match}
-    if len(folders) < len(pairs):
-        raise SettingsInvalid("ABS_SCORERS: should be name=folder, separated by commas, with names that all differ")
+    folders = named_folders(settings.inference.scorers, "ABS_SCORERS")
     return {name: _open_scorer(name, folder) for name, folder in folders.items()}
 
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import KW_ONLY, dataclass, replace
 from pathlib import Path
 
 from app.errors import SettingsInvalid
+from app.models.files import named_folders
 from app.settings import PREFIX, QUEUES, Settings
 
-_ADAPTER = re.compile("([A-Za-z0-9_.-]{1,64})=(.+)")
 _ADAPTER_FILE = "adapter_config.json"
 
 
@@ -60,21 +59,16 @@ def served_sources(settings: Settings) -> tuple[ModelSource, ...]:
 
 def adapter_folders(settings: Settings) -> dict[str, str]:
     """The folders of the adapters by name. Raises SettingsInvalid for other text, or a folder without an adapter."""
-    pairs = [_ADAPTER.fullmatch(part) for part in settings.inference.adapters]
-    folders = {match[1]: str(Path(match[2]).expanduser()) for match in pairs if match}
-    if len(folders) < len(pairs):
-        raise SettingsInvalid(
-            f"{PREFIX}ADAPTERS should be name=folder, separated by commas, with names that all differ"
-        )
+    folders = named_folders(settings.inference.adapters, f"{PREFIX}ADAPTERS")
     for folder in folders.values():
-        if not Path(folder, _ADAPTER_FILE).is_file():
+        if not (folder / _ADAPTER_FILE).is_file():
             raise SettingsInvalid(f"{PREFIX}ADAPTERS: {folder} has no {_ADAPTER_FILE}; name the folder of an adapter")
     if folders and settings.inference.tensor_parallel > 1:
         raise SettingsInvalid(
             f"{PREFIX}ADAPTERS: processes that share a model have no adapters; unset {PREFIX}TENSOR_PARALLEL, or merge "
             "the adapter into the model"
         )
-    return folders
+    return {name: str(folder) for name, folder in folders.items()}
 
 
 def queues_of(settings: Settings, kinds: Iterable[str] = QUEUES) -> tuple[str, ...]:

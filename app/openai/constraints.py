@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from app.api.middleware.body import read_json
@@ -31,7 +32,6 @@ from compiler.spec import (
     NotSpec,
     Spec,
     spec_from_json,
-    spec_warnings,
 )
 
 _FLAT_FIELDS = {  # field of the request: our form
@@ -57,7 +57,7 @@ _FORMATS = {  # types of other servers' response_format that are not read: what 
 } | dict.fromkeys(FORM_FIELDS - {"regex", "grammar", "choice", "json_schema"}, "constraint")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ParsedConstraint:
     """A constraint as POST /generate accepts it.
 
@@ -78,6 +78,11 @@ class ParsedConstraint:
     prefix: str = ""
     reply_paths: tuple[str, ...] = ()
 
+    @cached_property
+    def spec(self) -> Spec:
+        """The constraint as the compiler takes it. Raises SpecSyntaxError."""
+        return spec_from_json(self.constraint)
+
     def path_of(self, field: str) -> str:
         """The request's path of a field of the constraint."""
         path = next(filter(field.startswith, self.reply_paths), None)
@@ -94,7 +99,7 @@ class ParsedConstraint:
         """What is probably a mistake in it, with paths of the request. Raises SpecSyntaxError."""
         if self.path != "constraint" and self.form != "regex":
             return ()  # no other form can be misread
-        found = constraint_warnings(spec_warnings(spec_from_json(self.constraint)))
+        found = constraint_warnings(self.spec)
         # Suggestions are of a constraint in the field `constraint`.
         return tuple(
             replace(each, field=self.path_of(each.field or ""), suggestion=each.suggestion if not self.form else None)

@@ -24,7 +24,7 @@ from app.openai.tool_bodies import ToolBody
 from app.openai.translate import check_chat, constraint_with_stops, request_paths
 from app.requests import GenerateParams
 from app.service import EventSubscription, Service
-from compiler.spec import spec_from_json, spec_warnings
+from compiler.spec import spec_from_json
 
 _TEXT_READER = AnswerReader(calls=None, tools=(), reply="", thinking=None)
 _STREAM = job_stream(("GenerateResponse",), "X-Job-Id", "Location")
@@ -100,7 +100,7 @@ def translate_prompt(body: GenerateRequest) -> NativeRequest:
     parsed = None if body.constraint is None else ParsedConstraint(body.constraint, "", "")
     if body.stop and parsed is not None and params.spec is not None:
         # What is probably a mistake is said in the terms of the constraint as it is written.
-        warnings = constraint_warnings(spec_warnings(params.spec))
+        warnings = constraint_warnings(params.spec)
         constraint, removable = constraint_with_stops(body.stop, parsed, is_chat=False)
         params = replace(
             params, spec=spec_from_json(constraint), stops=removable, excludes_stops=True, warnings=warnings
@@ -130,7 +130,7 @@ def translate_messages(
             body = body.model_copy(update={"constraint": constraint})
         params = body.to_params()
     paths = None if parsed is None or not parsed.path else parsed.reply_paths
-    warnings = () if written is None else constraint_warnings(spec_warnings(spec_from_json(written)))
+    warnings = () if written is None else constraint_warnings(spec_from_json(written))
     params = replace(
         params, prompt=turn.prompt.text, markers=turn.prompt.markers, answer=reader.as_dict(), messages=True,
         reply_paths=paths, warnings=warnings, stops=free_stops or removable, excludes_stops=bool(stops),

@@ -31,7 +31,6 @@ from app.openai.constraints import ParsedConstraint, parse_constraint, removable
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
 from app.requests import GenerateParams, require_ids, seeded, unsatisfiable_beside_tools
 from compiler.errors import SpecSyntaxError, SpecUnsatisfiable, SpecUnsupported
-from compiler.spec import spec_from_json
 
 COMPLETION_TOKENS, CHAT_TOKENS = 64, 256  # default budgets
 BEAMS = 16
@@ -276,7 +275,7 @@ def constraint_with_stops(
     stops: tuple[str, ...], parsed: ParsedConstraint | None, is_chat: bool
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """The constraint with stop strings, and those that may end the text."""
-    spec = None if parsed is None else spec_from_json(parsed.constraint)
+    spec = None if parsed is None else parsed.spec
     default = ANY_ANSWER if is_chat else _ANY_TEXT
     constraint = default if parsed is None else parsed.constraint
     if not stops:

@@ -45,7 +45,7 @@ from app.tasks import SharedTasks
 from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import ConstraintExplanation, with_caller_names
 from compiler.errors import ArtefactInvalid, OtherVocabulary, SpecUnsupported
-from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size, spec_warnings
+from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size
 from compiler.text import ProductText, TextAutomaton
 
 # Cache hits are trusted this long without asking the store again: requests for one constraint come in bursts.
@@ -212,7 +212,7 @@ class Constraints:
         limits = self._settings.limits
         automaton, names = automaton_hash(spec, self._fingerprint, limits), caller_names(spec, limits)
         # An estimate of the memory of key and value: strings and tuples take several times their JSON text.
-        read = ResolvedConstraint(automaton, names, None, constraint_warnings(spec_warnings(spec)))
+        read = ResolvedConstraint(automaton, names, None, constraint_warnings(spec))
         return read, _ENTRY_BYTES + 4 * len(json.dumps([spec_to_wire(spec), names]))
 
     def _compile_job(self, automaton: str, spec: Spec, owner: str) -> CompileJob:

@@ -28,7 +28,6 @@ from app.messages import (
     Result,
     TokenizeJob,
     TokenizeJobResult,
-    constraint_warnings,
     named_words,
     request_id,
     spec_to_wire,
@@ -52,7 +51,7 @@ from app.settings import Settings
 from app.store import Store
 from compiler.errors import BudgetTooSmall, SpecSyntaxError, Undecided
 from compiler.lifting import BUDGET_MAX
-from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size, spec_warnings
+from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size
 
 CONTEXT_DEFAULT = SubmissionContext()  # a nameless caller that waits; the job is cancelled if the caller leaves
 
@@ -285,8 +284,7 @@ class Service:
                 "compile", request_id(), job, CheckJobResult, SubmitOptions(deadline_in_s=timeout_s)
             )
             names = await asyncio.to_thread(caller_names, spec, self.settings.limits)
-        warnings = (*result.warnings, *constraint_warnings(spec_warnings(spec)))
-        return dataclasses.replace(result, words=named_words(result.words, names), warnings=warnings)
+        return dataclasses.replace(result, words=named_words(result.words, names))
 
     async def apply_policy(self, params: PolicyParams) -> PolicyJobResult:
         """What a policy says of a conversation. The compile workers decide it without a model."""

@@ -17,6 +17,7 @@ from app.messages import (
     CheckJobResult,
     ConjunctBody,
     automaton_hash,
+    constraint_warnings,
     failure_key,
     grammar_warnings,
     spec_to_wire,
@@ -56,7 +57,7 @@ class TextChecker:
         spec = spec_from_json(job.spec)
         check = self._check(spec, job.text, context)
         parts = tuple(self._parts(spec, job.text, context)) if job.conjuncts else None
-        return dataclasses.replace(check, conjuncts=parts)
+        return dataclasses.replace(check, conjuncts=parts, warnings=(*check.warnings, *constraint_warnings(spec)))
 
     def _parts(self, spec: Spec, text: Subject, context: Context) -> Iterator[ConjunctBody]:
         """The checks of the first conjuncts. A conjunct that alone exceeds a limit is left out."""
