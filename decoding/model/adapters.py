@@ -54,7 +54,7 @@ _parts: ContextVar[Sequence[tuple[str, int]]] = ContextVar("parts", default=())
 
 
 @contextlib.contextmanager
-def reading(parts: Sequence[tuple[str, int]]) -> Iterator[None]:
+def apply_adapters(parts: Sequence[tuple[str, int]]) -> Iterator[None]:
     """Add the terms of adapters in the passes of the body.
 
     parts  of a pass, in their order: an adapter, and the number of its rows
@@ -66,9 +66,9 @@ def reading(parts: Sequence[tuple[str, int]]) -> Iterator[None]:
         _parts.reset(token)
 
 
-def reading_alone(adapter: str) -> contextlib.AbstractContextManager[None]:
+def apply_adapter(adapter: str) -> contextlib.AbstractContextManager[None]:
     """Add an adapter's terms to all rows of the passes."""
-    return reading([(adapter, _ALL)])
+    return apply_adapters([(adapter, _ALL)])
 
 
 def read_adapters(model: nn.Module, folders: Mapping[str, str]) -> Layers:
@@ -88,14 +88,17 @@ def read_adapters(model: nn.Module, folders: Mapping[str, str]) -> Layers:
 
 
 def attach(model: nn.Module, layers: Layers) -> None:
-    """Make the layers of a model add terms while `reading`."""
+    """Make the layers of a model add terms within `apply_adapters`."""
     for name, terms in layers.items():
         model.get_submodule(name).register_forward_hook(_TermAdder(name, terms))
 
 
 @contextlib.contextmanager
-def requiring_calls(model: nn.Module, layers: Iterable[str]) -> Iterator[None]:
-    """Raise ModelUnavailable where the body calls one of these layers not. Its terms would have no effect."""
+def require_calls(model: nn.Module, layers: Iterable[str]) -> Iterator[None]:
+    """Raise ModelUnavailable if the body does not call one of these layers.
+
+    Its terms would have no effect.
+    """
     uncalled = set(layers)
     handles = [
         model.get_submodule(name).register_forward_hook(lambda *_, name=name: uncalled.discard(name))

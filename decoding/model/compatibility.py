@@ -13,7 +13,7 @@ from torch import Tensor
 from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
-from decoding.model.loading import ROPE_BY_LENGTH, is_coarse, rope_types
+from decoding.model.loading import ROPE_BY_LENGTH, has_reduced_precision, rope_types
 from decoding.model.plain_cache import PlainReader
 from decoding.model.protocol import StepInput
 from decoding.model.shared_prefix import SharedReader
@@ -77,10 +77,10 @@ def _require_equal(model: PreTrainedModel, plain_reader: PlainReader, reader: Sh
         raise PrefixSharingUnsupported("its layers do not pass on what our attention needs")
     if tree.layers != len(session.cache.layers):
         raise PrefixSharingUnsupported("some of its layers share keys and values, or keep none")
-    coarse = is_coarse(model)
-    if coarse:
+    reduced = has_reduced_precision(model)
+    if reduced:
         tolerance = _TOLERANCE_HALVED * float(expected.std())
-    _require_close(first, expected, tolerance, coarse)
+    _require_close(first, expected, tolerance, reduced)
     # The steps branch, reorder, drop a row, and grow by two tokens at once.
     for number, (parents, count) in enumerate(_STEPS):
         rows = torch.tensor(parents, device=model.device)
@@ -89,14 +89,14 @@ def _require_equal(model: PreTrainedModel, plain_reader: PlainReader, reader: Sh
         shared = reader.step([StepInput(tree, rows, tokens)])[0]
         expected_scores = plain_reader.step([StepInput(session, rows, tokens)])[0]
         for name in ("log_probs", "token_log_probs", "max_log_probs"):
-            _require_close(getattr(shared, name), getattr(expected_scores, name), tolerance, coarse)
+            _require_close(getattr(shared, name), getattr(expected_scores, name), tolerance, reduced)
 
 
-def _require_close(log_probs: Tensor, expected: Tensor, tolerance: float, coarse: bool) -> None:
+def _require_close(log_probs: Tensor, expected: Tensor, tolerance: float, reduced: bool) -> None:
     if log_probs.numel():
         difference = (log_probs - expected).abs()
-        # Of coarse models the mean decides: where log-probs are far apart, rounding moves single ids by a nat.
-        error = float(difference.mean() if coarse else difference.max())
+        # In reduced precision the mean decides: where log-probs are far apart, rounding moves single ids by a nat.
+        error = float(difference.mean() if reduced else difference.max())
         if not error <= tolerance:  # also catches NaN
             raise PrefixSharingUnsupported(f"the log-probs with prefix sharing are off by {error:.3g} nats")
 

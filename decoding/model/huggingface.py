@@ -15,16 +15,16 @@ from torch import Tensor
 from transformers import PreTrainedModel
 
 from decoding.errors import PromptEmpty
-from decoding.model.adapters import attach, read_adapters, requiring_calls
+from decoding.model.adapters import attach, read_adapters, require_calls
 from decoding.model.compatibility import enable_prefix_sharing
 from decoding.model.cpu_layers import use_onednn_layers
-from decoding.model.loading import context_length_of, eos_ids_of, is_coarse, load_model
+from decoding.model.loading import context_length_of, eos_ids_of, has_reduced_precision, load_model
 from decoding.model.plain_cache import PlainReader
 from decoding.model.prompt_cache import CountChunk, PromptCache
 from decoding.model.protocol import ObserveScores, ScoredSequence, Scores, StepInput
 
 _RESCORE_TOKENS = 64  # tokens of an answer in one forward pass, a bound on the logits in memory
-_TOLERANCE, _TOLERANCE_COARSE = 1e-2, 0.5
+_TOLERANCE, _TOLERANCE_REDUCED = 1e-2, 0.5
 
 
 class HuggingFaceModel:
@@ -43,7 +43,7 @@ class HuggingFaceModel:
         self._bos_id = int(bos) if bos is not None else None
         self.context_length = context_length_of(text)
         self.device = torch.device(model.device)
-        self.tolerance = _TOLERANCE_COARSE if is_coarse(model) else _TOLERANCE
+        self.tolerance = _TOLERANCE_REDUCED if has_reduced_precision(model) else _TOLERANCE
         if replaces_layers:
             use_onednn_layers(self._model)  # before the readers, which measure and compare what they will compute
         self._plain_reader = PlainReader(model)
@@ -80,14 +80,14 @@ class HuggingFaceModel:
         return loaded
 
     def add_adapters(self, folders: Mapping[str, str]) -> None:
-        """Read LoRA adapters from these folders, once. `adapted` takes their names. Raises ModelUnavailable."""
+        """Read LoRA adapters from these folders, once. `with_adapter` takes their names. Raises ModelUnavailable."""
         layers = read_adapters(self._model, folders)
         attach(self._model, layers)
         for name in folders:  # two tokens: a layer that reads the last one only is then noticed
-            with requiring_calls(self._model, [layer for layer, terms in layers.items() if name in terms]):
-                self.adapted(name).prefill(self.eos_ids[:1] * 2)
+            with require_calls(self._model, [layer for layer, terms in layers.items() if name in terms]):
+                self.with_adapter(name).prefill(self.eos_ids[:1] * 2)
 
-    def adapted(self, adapter: str) -> HuggingFaceModel:
+    def with_adapter(self, adapter: str) -> HuggingFaceModel:
         """This model as an adapter changes it, or without any (""). Sessions of all of them share steps."""
         view = copy.copy(self)
         view._adapter = adapter

@@ -84,7 +84,7 @@ def _require_quantizer(path_or_name: str, local: bool) -> None:
         standard_logging.getLogger("bitsandbytes.autograd._functions").setLevel(standard_logging.ERROR)
 
 
-def is_coarse(model: PreTrainedModel) -> bool:
+def has_reduced_precision(model: PreTrainedModel) -> bool:
     """Whether two correct passes may differ by steps of rounding. They do in half precision, or quantized."""
     return model.dtype not in (torch.float32, torch.float64) or bool(getattr(model, "is_quantized", False))
 

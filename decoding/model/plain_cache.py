@@ -17,7 +17,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, LinearAttentionCacheLayerMixin
 
 from decoding.errors import ModelUnavailable
-from decoding.model.adapters import reading_alone
+from decoding.model.adapters import apply_adapter
 from decoding.model.chunked_feed import PIECE_ROWS_MAX, ChunkedFeed, piece_bytes, piece_rows
 from decoding.model.cpu_layers import activation_bytes, layer_widths
 from decoding.model.protocol import Scores, StepInput, WholePrompts
@@ -122,7 +122,7 @@ class PlainReader(WholePrompts[PlainSession]):
         The log-probs are float32 [R, keep, V], after the last `keep` ids.
         """
         options = {self._cache_name: cache} | ({"logits_to_keep": keep} if self._keeps_logits else {})
-        with reading_alone(adapter):
+        with apply_adapter(adapter):
             out = self._model(input_ids=ids, use_cache=True, return_dict=True, **options)
         log_probs: Tensor = out.logits[:, -keep:].float().log_softmax(dim=-1)
         updated = getattr(out, self._cache_name, None)

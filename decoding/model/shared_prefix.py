@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import PreTrainedModel
 
-from decoding.model.adapters import reading
+from decoding.model.adapters import apply_adapters
 from decoding.model.chunked_feed import ChunkedFeed, piece_bytes, piece_rows
 from decoding.model.cpu_layers import OneDnnLinear, activation_bytes, layer_widths, rows_computed
 from decoding.model.prefix_tree import PrefixTree, slots_at_most
@@ -193,7 +193,7 @@ class SharedReader:
         keep  after which of them: the last N, or those at positions int64 [N]; 0: all
         """
         shared_pass = Pass(parts, fill, ids.device)
-        with reading([*((part.adapter, part.rows) for part in parts), ("", fill)]):
+        with apply_adapters([*((part.adapter, part.rows) for part in parts), ("", fill)]):
             out = self._model(
                 input_ids=ids,
                 position_ids=shared_pass.positions,

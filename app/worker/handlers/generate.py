@@ -53,7 +53,7 @@ from app.worker.handlers.engine import (
     ranks_alive,
     trace_bytes,
 )
-from app.worker.handlers.preparation import PreparedConstraints, StudiedModel
+from app.worker.handlers.preparation import ModelWithPrior, PreparedConstraints
 from app.worker.handlers.prompts import PromptTokenizer, prompt_text
 from app.worker.handlers.rescoring import prompt_tokens, rescored, with_own_log_probs
 from app.worker.handlers.step_events import StepEventBuilder
@@ -101,8 +101,8 @@ def open_handler(settings: Settings) -> Handler:
     model = open_model(folder, settings, adapters)
     try:
         # Several processes that share a model have no adapters.
-        adapted = {name: model.adapted(name) for name in adapters} if isinstance(model, HuggingFaceModel) else {}
-        generator = Generator(model, files, settings, adapted)
+        by_adapter = {name: model.with_adapter(name) for name in adapters if isinstance(model, HuggingFaceModel)}
+        generator = Generator(model, files, settings, by_adapter)
     except BaseException:
         close_model(model)
         raise
@@ -141,12 +141,12 @@ class _Task:
 class Generator:
     """One model with its tokenizer. Any number of threads may call `run` at once.
 
-    adapted  the model as each adapter changes it, by the adapter's name
+    by_adapter  the model as each adapter changes it, by the adapter's name
     """
 
     def __init__(
         self, model: LanguageModel[Any], files: ModelFiles, settings: Settings,
-        adapted: Mapping[str, LanguageModel[Any]] | None = None,
+        by_adapter: Mapping[str, LanguageModel[Any]] | None = None,
     ) -> None:
         if model.vocab_size != files.vocabulary.size:
             raise VocabularyMismatch(files.vocabulary.size, model.vocab_size)
@@ -162,8 +162,8 @@ class Generator:
         pieces = TokenBytes(texts, files.vocabulary.eos_ids, Speller(tokenizer, texts))
         self._prepared = PreparedConstraints(files, settings, pieces)
         # Before the engine starts, whose thread alone may use the model then.
-        self._studied = StudiedModel.study("", model)
-        self._adapted = {name: StudiedModel.study(name, each) for name, each in (adapted or {}).items()}
+        self._unadapted = ModelWithPrior.measure("", model)
+        self._by_adapter = {name: ModelWithPrior.measure(name, each) for name, each in (by_adapter or {}).items()}
         self._engine = Engine(model, memory_bytes(model, settings), EngineWatch())
 
     def close(self) -> None:
@@ -192,15 +192,15 @@ class Generator:
         raise MemoryTaken() if self._engine.generations else OutOfMemory(needed)
 
     def _generate(self, job: GenerateJob, context: Context) -> GenerateJobResult:
-        studied = self._adapted.get(job.model, self._studied)
-        constraint, prepared = self._prepared.open(job.automaton, studied, context)
+        source = self._by_adapter.get(job.model, self._unadapted)
+        constraint, prepared = self._prepared.open(job.automaton, source, context)
         sizes = sizes_of(job.automaton, constraint, context)
         if job.progress == "steps":
             context.publish(sizes)
         prompt_ids = self.prompts.ids(job)
         job = _fit_budget(job, len(prompt_ids), self._model.context_length)
         start = self._start(job, constraint, context.cancelled)
-        task = _Task(job, studied.model, constraint, prepared, prompt_ids, start)
+        task = _Task(job, source.model, constraint, prepared, prompt_ids, start)
         prepared.refuse_early(self._model, len(prompt_ids), task.options.max_tokens, task.start)
         rows, max_tokens = _rows(task.options), task.options.max_tokens
         self._engine.require_memory(len(prompt_ids), rows, max_tokens)

@@ -20,7 +20,7 @@ _OPENINGS = 16  # locks: at most as many constraints are prepared at the same ti
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class StudiedModel:
+class ModelWithPrior:
     """The model as an adapter changes it, or without one. Its search knows how common its tokens are.
 
     name     of the adapter, or of the model without one
@@ -34,7 +34,7 @@ class StudiedModel:
     endings: Endings | None
 
     @classmethod
-    def study(cls, name: str, model: LanguageModel[Any]) -> StudiedModel:
+    def measure(cls, name: str, model: LanguageModel[Any]) -> ModelWithPrior:
         """Reads some texts with the model. No other thread may use it then."""
         prior = unigram_prior(model)
         return cls(name, model, prior, find_endings(model, prior))
@@ -52,18 +52,18 @@ class PreparedConstraints:
         self._locks = [threading.Lock() for _ in range(_OPENINGS)]
 
     def open(
-        self, automaton: str, studied: StudiedModel, context: Context
+        self, automaton: str, source: ModelWithPrior, context: Context
     ) -> tuple[CompiledConstraint, PreparedConstraint]:
         """A stored constraint, prepared for a model. Raises AutomatonMissing."""
-        key = automaton, studied.name
+        key = automaton, source.name
         with self._locks[int(automaton, 16) % len(self._locks)]:  # requests for one constraint prepare it once
             opened = self._cached.get(key)
             if opened is None:
                 ttl_s = self._settings.retention.automaton_ttl_s
                 constraint = load_constraint(automaton, self._decode, context, ttl_s)
                 prepared = PreparedConstraint.prepare(
-                    constraint.tokens, studied.model.device, prior=studied.prior, pieces=self._pieces,
-                    endings=studied.endings, limits=_state_limits(self._settings),
+                    constraint.tokens, source.model.device, prior=source.prior, pieces=self._pieces,
+                    endings=source.endings, limits=_state_limits(self._settings),
                 )
                 opened = constraint, prepared
                 tables = 0 if prepared.automaton is constraint.tokens else prepared.automaton.table_bytes

@@ -56,7 +56,7 @@ def test_an_adapter_gives_the_log_probs_of_the_merged_model(name: str, tmp_path:
     model, merged, bare = _with_adapters(make, tmp_path, "a"), make(), HuggingFaceModel(make())
     merge(merged, tmp_path / "a")
     prompt = list(range(1, 9))
-    results, without = _log_probs(model.adapted("a"), prompt), _log_probs(model, prompt)
+    results, without = _log_probs(model.with_adapter("a"), prompt), _log_probs(model, prompt)
     for result, expected in zip(results, _log_probs(HuggingFaceModel(merged), prompt), strict=True):
         torch.testing.assert_close(result, expected, atol=NATS, rtol=0)
     assert not torch.allclose(results[0], without[0], atol=100 * NATS)
@@ -68,14 +68,14 @@ def test_an_adapter_gives_the_log_probs_of_the_merged_model(name: str, tmp_path:
 def test_generations_with_different_adapters_share_steps_with_the_same_bits(name: str, tmp_path: Path) -> None:
     model = _with_adapters(MODELS[name], tmp_path, "a", "b")
     generations = [(adapter, [number, 5, 6]) for number, adapter in enumerate(("", "a", "b", "a", ""), 1)]
-    sessions = [model.adapted(adapter).prefill(prompt)[0] for adapter, prompt in generations]
+    sessions = [model.with_adapter(adapter).prefill(prompt)[0] for adapter, prompt in generations]
     together: list[list[Tensor]] = [[] for _ in generations]
     for parents, tokens in STEPS:
         feeds = [StepInput(session, torch.tensor(parents), torch.tensor(tokens)) for session in sessions]
         for results, scores in zip(together, model.step(feeds), strict=True):
             results += [scores.log_probs, scores.token_log_probs]
     for (adapter, prompt), results in zip(generations, together, strict=True):
-        for result, expected in zip(results, _log_probs(model.adapted(adapter), prompt)[1:-1], strict=True):
+        for result, expected in zip(results, _log_probs(model.with_adapter(adapter), prompt)[1:-1], strict=True):
             if model.rows_independent:
                 assert torch.equal(result, expected)
             torch.testing.assert_close(result, expected, atol=NATS, rtol=0)
@@ -89,8 +89,8 @@ def test_the_prompt_cache_keeps_adapters_apart(monkeypatch: pytest.MonkeyPatch, 
     prompt = list(range(1, 14))
     for _ in range(2):
         for adapter in ("", "a", "b"):
-            results = _log_probs(cached.adapted(adapter), prompt)
-            for result, expected in zip(results, _log_probs(uncached.adapted(adapter), prompt), strict=True):
+            results = _log_probs(cached.with_adapter(adapter), prompt)
+            for result, expected in zip(results, _log_probs(uncached.with_adapter(adapter), prompt), strict=True):
                 assert torch.equal(result, expected)
     assert sum(found) == len(found) / 2  # all chunks of the second round
 
@@ -108,7 +108,8 @@ def test_scales_are_those_of_the_library_peft(options: dict[str, Any], tmp_path:
     model = HuggingFaceModel(bare)
     model.add_adapters({"a": str(tmp_path)})
     reference = HuggingFaceModel(peft.PeftModel.from_pretrained(llama_of(), tmp_path).merge_and_unload())
-    for result, expected in zip(_log_probs(model.adapted("a"), [1, 2]), _log_probs(reference, [1, 2]), strict=True):
+    results = _log_probs(model.with_adapter("a"), [1, 2])
+    for result, expected in zip(results, _log_probs(reference, [1, 2]), strict=True):
         torch.testing.assert_close(result, expected, atol=NATS, rtol=0)
 
 
@@ -119,7 +120,7 @@ def test_scales_follow_rank_and_patterns(tmp_path: Path) -> None:
     model = HuggingFaceModel(bare)
     model.add_adapters({"a": str(tmp_path)})
     expected = _log_probs(HuggingFaceModel(merged), [1, 2])
-    for result, other in zip(_log_probs(model.adapted("a"), [1, 2]), expected, strict=True):
+    for result, other in zip(_log_probs(model.with_adapter("a"), [1, 2]), expected, strict=True):
         torch.testing.assert_close(result, other, atol=NATS, rtol=0)
 
 

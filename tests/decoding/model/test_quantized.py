@@ -58,7 +58,7 @@ def test_quantized_layers_share_prompts_and_take_adapters(method: str, tmp_path:
     for model in models:
         model.add_adapters({"a": str(tmp_path / "a")})
         assert model.supports_batching
-        sessions = [model.adapted(adapter).prefill([1, 2, 3]) for adapter in ("", "a")]
+        sessions = [model.with_adapter(adapter).prefill([1, 2, 3]) for adapter in ("", "a")]
         feeds = [StepInput(session, torch.tensor([0, 0]), torch.tensor([[4], [5]])) for session, _ in sessions]
         found.append([first for _, first in sessions] + [scores.log_probs for scores in model.step(feeds)])
     for quantized, exact in zip(*found, strict=True):
