@@ -57,7 +57,7 @@ class ReplicatedServer:
         await asyncio.to_thread(self.until_connected)
 
     def until_connected(self) -> None:
-        """Waits until one server is the master, and the other has its data."""
+        """Waits until one server is the other's connected replica."""
         until(self._assign_roles, "one server is the master, and the other its replica", FAILOVER_S_MAX)
 
     def _assign_roles(self) -> bool:
