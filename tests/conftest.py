@@ -23,6 +23,7 @@ LONG = (  # files, the longest first: one that began last would be waited for by
     "app/local/test_up.py", "docs/test_started_blocks.py", "docs/test_blocks.py", "app/faults/test_api.py",
     "app/playground/test_shell.py",
     "decoding/model/test_tensor_parallel.py", "decoding/model/test_process_groups.py", "app/faults/test_groups.py",
+    "decoding/model/test_shared_adapters.py",
     "app/worker/test_shared_model.py", "app/playground/test_looks.py", "long/test_fuzz.py",
     "app/openai/test_clients.py",
     "app/playground/test_shell_runs.py", "app/broker/test_contract_admission.py", "app/cli/test_commands.py",

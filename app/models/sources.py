@@ -63,11 +63,6 @@ def adapter_folders(settings: Settings) -> dict[str, str]:
     for folder in folders.values():
         if not (folder / _ADAPTER_FILE).is_file():
             raise SettingsInvalid(f"{PREFIX}ADAPTERS: {folder} has no {_ADAPTER_FILE}; name the folder of an adapter")
-    if folders and settings.inference.tensor_parallel > 1:
-        raise SettingsInvalid(
-            f"{PREFIX}ADAPTERS: processes that share a model have no adapters; unset {PREFIX}TENSOR_PARALLEL, or merge "
-            "the adapter into the model"
-        )
     return {name: str(folder) for name, folder in folders.items()}
 
 

@@ -4,12 +4,16 @@ An adapter adds B A x to what some linear layers make of x (Hu et al. 2021). The
 with different adapters share a pass, as in Punica (Chen et al. 2023): a layer adds to the rows of each generation the
 terms of its adapter. These are products of that generation's rows alone, so its bits do not depend on the batch.
 
+Of a layer that several processes share by tensor parallelism, each one holds the part of a term that fits its part of
+the layer: rows of B where the outputs are split, columns of A where the inputs are, as in vLLM.
+
 Files are those of the library peft. Anything in them that could change a result in another way is an error.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import math
 import re
@@ -22,7 +26,8 @@ from typing import Any, NamedTuple
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
+from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.nn.functional import linear
 from transformers.pytorch_utils import Conv1D
 
@@ -113,28 +118,96 @@ def require_calls(model: nn.Module, layers: Iterable[str]) -> Iterator[None]:
         raise ModelUnavailable(f"the model does not call {min(uncalled)}, which an adapter changes")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class _TermAdder:
-    """A hook that adds the terms of a layer to its output. The layer reads all rows of a pass, in their order."""
+    """A hook that adds the terms of a layer to its output. The layer reads all rows of a pass, in their order.
+
+    terms         this process's part of them, from the first call on
+    splits_input  whether the process has a part of each input only, so that A x is a sum over the processes
+    """
 
     name: str
     terms: Mapping[str, LowRankTerm]
+    splits_input: bool = False
+    is_fitted: bool = False
 
-    def __call__(self, _: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def __call__(self, layer: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         parts = _parts.get()
         if not any(adapter in self.terms for adapter, _ in parts):
             return
-        rows, changed, begin = inputs[0].flatten(0, -2), output.view(-1, output.shape[-1]), 0
+        rows, changed = inputs[0].flatten(0, -2), output.view(-1, output.shape[-1])
+        if not self.is_fitted:  # within the trial of an adapter, which all processes of a group make
+            self._fit(layer, rows, changed)
+        places, begin = list[tuple[LowRankTerm, slice]](), 0
         for adapter, count in parts:
             end = len(rows) if count == _ALL else begin + count
             if term := self.terms.get(adapter):
-                # The alignment of an operand can change the last bit of a product, so it must not depend on the batch.
-                changed[begin:end] += linear(linear(rows[begin:end].clone(), term.a), term.b)
+                places.append((term, slice(begin, end)))
             begin = end
         if begin != len(rows):
             raise ModelUnavailable(
                 f"an adapter changes {self.name}, which does not read the rows of a pass in their order"
             )
+        # The alignment of an operand can change the last bit of a product, so it must not depend on the batch.
+        reduced = [linear(rows[place].clone(), term.a) for term, place in places]
+        if self.splits_input:
+            reduced = _sum_over_processes(reduced)
+        for (term, place), each in zip(places, reduced, strict=True):
+            changed[place] += linear(each, term.b)
+
+    def _fit(self, layer: nn.Module, rows: Tensor, output: Tensor) -> None:
+        """Keep the parts of the terms that fit this process's layer.
+
+        The widths of input and output tell which parts they are. Raises ModelUnavailable where none fit.
+        """
+        shape = _shape(layer)
+        assert shape is not None  # `read_adapters` takes no other layers
+        splits_output, self.splits_input = output.shape[-1] != shape[0], rows.shape[-1] != shape[1]
+        weight = getattr(layer, "weight", None)
+        if isinstance(weight, DTensor) and not splits_output and not _is_same_everywhere(output):
+            raise ModelUnavailable(f"an adapter changes {self.name}, whose outputs its group sums after the layer")
+        if splits_output or self.splits_input:
+            if not isinstance(weight, DTensor) or weight.shape != shape:  # such as packed weights
+                raise ModelUnavailable(f"an adapter changes {self.name}, whose weights are split in an unknown way")
+            self.terms = {
+                adapter: LowRankTerm(
+                    _local_part(term.a, weight) if self.splits_input else term.a,
+                    _local_part(term.b, weight) if splits_output else term.b,
+                )
+                for adapter, term in self.terms.items()
+            }
+        if any((len(b), a.shape[1]) != (output.shape[-1], rows.shape[-1]) for a, b in self.terms.values()):
+            raise ModelUnavailable(f"an adapter changes {self.name}, which is split by inputs and outputs")
+        self.is_fitted = True
+
+
+def _local_part(matrix: Tensor, weight: DTensor) -> Tensor:
+    """This process's part of a matrix that is split like the weight."""
+    return distribute_tensor(matrix, weight.device_mesh, weight.placements, src_data_rank=None).to_local().clone()
+
+
+def _is_same_everywhere(output: Tensor) -> bool:
+    """Whether all processes have the same outputs. If they have summands, a term would be added once by each."""
+    return all(torch.allclose(output, other, rtol=1e-2, atol=1e-3) for other in _of_all_processes(output))
+
+
+def _sum_over_processes(summands: Sequence[Tensor]) -> list[Tensor]:
+    """The sums over all processes, by one exchange.
+
+    A library's own sum may choose its order by the size of the batch, so these are added in the order of the processes.
+    Each is a tensor of its own, since its alignment must not depend on the batch, either.
+    """
+    total = functools.reduce(torch.add, _of_all_processes(torch.cat([each.flatten() for each in summands])))
+    sums = total.split([each.numel() for each in summands])
+    return [each.view_as(summand).clone() for each, summand in zip(sums, summands, strict=True)]
+
+
+def _of_all_processes(tensor: Tensor) -> list[Tensor]:
+    """The tensor of each process, in the order of their ranks."""
+    tensor = tensor.contiguous()
+    tensors = [torch.empty_like(tensor) for _ in range(distributed.get_world_size())]
+    distributed.all_gather(tensors, tensor)
+    return tensors
 
 
 def _read_files(folder: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:

@@ -16,7 +16,7 @@ import queue
 import signal
 import sys
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import IO, Any
 
 import torch
@@ -39,24 +39,27 @@ from decoding.model.group_member import (
 from decoding.model.protocol import LanguageModel, StepInput
 
 
-def repeat_calls(model: LanguageModel[Any], calls: Iterable[str]) -> None:
-    """Make each call of the first process on this one's model. "close" ends it."""
+def repeat_calls(models: Mapping[str, LanguageModel[Any]], calls: Iterable[str]) -> None:
+    """Make each call of the first process on this one's model. "close" ends it.
+
+    models  the model as each adapter changes it, by the adapter's name; "": without one
+    """
     sessions: dict[int, Any] = {}
     for line in calls:
         gone, name, *arguments = json.loads(line)
         for number in gone:
             sessions.pop(number, None)
         match name, arguments:
-            case "prefill", [number, ids]:
+            case "prefill", [adapter, number, ids]:
                 with contextlib.suppress(PromptEmpty):  # the first process refuses it, too
-                    sessions[number] = model.prefill(ids)[0]
+                    sessions[number] = models[adapter].prefill(ids)[0]
             case "step", [feeds]:
-                model.step([
-                    _feed(model, sessions[number], parents, tokens, undo=undo)
+                models[""].step([
+                    _feed(models[""], sessions[number], parents, tokens, undo=undo)
                     for number, parents, tokens, undo in feeds
                 ])
-            case "score", [ids, tokens]:
-                model.score(ids, tokens)
+            case "score", [adapter, ids, tokens]:
+                models[adapter].score(ids, tokens)
             case _:
                 return
 
@@ -84,12 +87,12 @@ def follow(member: GroupMember, calls: Iterator[str], replies: IO[str]) -> None:
         reply(LOADED)
         if json.loads(next(calls))[1] != OPEN:
             return
-        model = open_part(part)
+        model = open_part(member, part)
     except ModelUnavailable as error:
         reply(FAILED, str(error))
         return
     reply(OPENED, *decisions(model))
-    repeat_calls(model, calls)
+    repeat_calls({name: model.with_adapter(name) for name in ("", *member.adapters)}, calls)
 
 
 def _read_calls(calls: queue.SimpleQueue[str]) -> None:

@@ -8,6 +8,7 @@ exchanges sums between them. This module is what all of them do while they load;
 from __future__ import annotations
 
 import inspect
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -32,6 +33,7 @@ class GroupMember:
     """A process of a group, and the model of the group. It is sent to the process as JSON.
 
     path, dtype  as `load_model` takes them
+    adapters     folders of LoRA adapters by their names
     rank, size   the number of this process, from 0, and how many there are
     folder       where the processes find each other
     threads      of each process on the CPU
@@ -40,6 +42,7 @@ class GroupMember:
 
     path: str
     dtype: str
+    adapters: Mapping[str, str]
     rank: int
     size: int
     folder: str
@@ -109,12 +112,14 @@ def load_part(member: GroupMember) -> PreTrainedModel:
     return load_model(member.path, group_device(), member.dtype, tensor_parallel=member.size)
 
 
-def open_part(part: PreTrainedModel) -> HuggingFaceModel:
-    """The model of a part. All processes call it at the same time, since it makes trial passes.
+def open_part(member: GroupMember, part: PreTrainedModel) -> HuggingFaceModel:
+    """The model of a part, with its parts of the adapters. All processes call it at the same time.
 
-    Raises ModelUnavailable where the model gives this process the log-probs of some ids only.
+    It makes trial passes. Raises ModelUnavailable where an adapter cannot be read or split, or the model gives this
+    process the log-probs of some ids only.
     """
     model = HuggingFaceModel.of_loaded(part)
+    model.add_adapters(member.adapters)
     # What a model measures at its first use are passes, which one process alone could not make later.
     model.bytes_for(1, 1, 1)
     model.score(model.eos_ids[:1], model.eos_ids[:1])

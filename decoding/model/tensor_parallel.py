@@ -9,6 +9,7 @@ of the model, so it ends as a whole.
 from __future__ import annotations
 
 import contextlib
+import copy
 import itertools
 import json
 import queue
@@ -133,25 +134,29 @@ class TensorParallelModel(WholePrompts[GroupSession]):
         self.rows_independent, self.supports_batching = model.rows_independent, model.supports_batching
         self.prefix_sharing_disabled_reason = model.prefix_sharing_disabled_reason
         self._numbers = itertools.count()
+        self._adapter = ""
 
     @classmethod
     def load(
         cls, path: str, *, size: int, device: str = "auto", dtype: str = "auto", timeout_s: float = _TIMEOUT_S,
-        environment: Mapping[str, str] | None = None, on_loss: Callable[[str], None] = lambda reason: None,
+        adapters: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None,
+        on_loss: Callable[[str], None] = lambda reason: None,
     ) -> TensorParallelModel:
         """Load a model into this process and `size` - 1 new ones. A process can have one such model.
 
         device       "auto", or the kind of device that the library chooses: GPUs if there are any, one for each process
         timeout_s    the longest that a process waits for the others within a pass
+        adapters     folders of LoRA adapters by their names; `with_adapter` takes the names
         environment  of the new processes; None: this process's
         on_loss      receives the reason, once, in any thread, where the group has lost a process
 
-        Raises ModelUnavailable where the model cannot be loaded or split, and GroupLost where a process ends meanwhile.
+        Raises ModelUnavailable where the model or an adapter cannot be loaded or split, and GroupLost where a process
+        ends meanwhile.
         """
         require_divisible(path, size, device)
         group = Group(size, on_loss)
         try:
-            return cls(group, group.load(path, dtype, timeout_s, environment))
+            return cls(group, group.load(path, dtype, timeout_s, environment, adapters=adapters or {}))
         except BaseException:
             group.close()
             raise
@@ -166,13 +171,19 @@ class TensorParallelModel(WholePrompts[GroupSession]):
         """The number of living processes of the group, this one included."""
         return 1 + sum(follower.alive for follower in self.followers)
 
+    def with_adapter(self, adapter: str) -> TensorParallelModel:
+        """This model as an adapter changes it, or without any (""). Sessions of all of them share steps."""
+        view = copy.copy(self)
+        view._adapter, view._model = adapter, self._model.with_adapter(adapter)
+        return view
+
     def close(self) -> None:
         """End the other processes."""
         self._group.close()
 
     def prefill(self, prompt_ids: Sequence[int]) -> tuple[GroupSession, Tensor]:
         number = next(self._numbers)
-        with self._group.repeated("prefill", number, list(prompt_ids)):
+        with self._group.repeated("prefill", self._adapter, number, list(prompt_ids)):
             inner, log_probs = self._model.prefill(prompt_ids)
         session = GroupSession(number, inner)
         # The followers free it with the next call.
@@ -201,7 +212,7 @@ class TensorParallelModel(WholePrompts[GroupSession]):
                 except Exception as error:
                     failures.append(error)
 
-        with self._group.repeated("score", list(prompt_ids), list(tokens)):
+        with self._group.repeated("score", self._adapter, list(prompt_ids), list(tokens)):
             scored = self._model.score(prompt_ids, tokens, observe_all)
         if failures:
             raise failures[0]
@@ -225,11 +236,12 @@ class Group:
         self.gone = deque[int]()
 
     def load(
-        self, path: str, dtype: str, timeout_s: float, environment: Mapping[str, str] | None
+        self, path: str, dtype: str, timeout_s: float, environment: Mapping[str, str] | None, *,
+        adapters: Mapping[str, str],
     ) -> HuggingFaceModel:
         """Start the followers and load the model in all processes."""
         first = GroupMember(
-            path=path, dtype=dtype, rank=0, size=self._size, folder=self._folder.name,
+            path=path, dtype=dtype, adapters=adapters, rank=0, size=self._size, folder=self._folder.name,
             threads=max(1, self._threads // self._size), timeout_s=timeout_s,
         )
         self.followers = tuple(
@@ -242,7 +254,7 @@ class Group:
         part = load_part(first)
         self._wait_for(LOADED)
         with self.repeated(OPEN):
-            model = open_part(part)
+            model = open_part(first, part)
         self._wait_for(OPENED, *decisions(model))
         return model
 

@@ -41,7 +41,7 @@ def open_model(
 ) -> HuggingFaceModel | TensorParallelModel:
     """Load the model, into several processes where the settings say so. Those are the ones that `close_model` ends.
 
-    adapters  folders of LoRA adapters by their names; for a model of one process
+    adapters  folders of LoRA adapters by their names
     """
     size, device, dtype = (getattr(settings.inference, name) for name in ("tensor_parallel", "device", "dtype"))
     if size == 1:
@@ -50,7 +50,7 @@ def open_model(
         model.keep_prompts(settings.inference.prompt_cache_bytes, metrics.prompt_chunk)
         return model
     return TensorParallelModel.load(
-        folder, size=size, device=device, dtype=dtype, timeout_s=settings.process.stall_timeout_s,
+        folder, size=size, device=device, dtype=dtype, timeout_s=settings.process.stall_timeout_s, adapters=adapters,
         environment=group_environment(), on_loss=_end_process,
     )
 

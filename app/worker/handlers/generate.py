@@ -78,7 +78,7 @@ from decoding.errors import (
 )
 from decoding.forced_tokens import Speller, TokenBytes
 from decoding.generation import BeamStep, Generation, Hypothesis
-from decoding.model import HuggingFaceModel, LanguageModel
+from decoding.model import LanguageModel
 from decoding.options import SearchOptions
 from decoding.penalties import Penalties, changes_log_probs
 from decoding.prepared_constraint import PreparedConstraint, Start
@@ -100,8 +100,7 @@ def open_handler(settings: Settings) -> Handler:
     adapters = adapter_folders(settings)
     model = open_model(folder, settings, adapters)
     try:
-        # Several processes that share a model have no adapters.
-        by_adapter = {name: model.with_adapter(name) for name in adapters if isinstance(model, HuggingFaceModel)}
+        by_adapter = {name: model.with_adapter(name) for name in adapters}
         generator = Generator(model, files, settings, by_adapter)
     except BaseException:
         close_model(model)

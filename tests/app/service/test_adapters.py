@@ -145,7 +145,6 @@ def test_a_service_with_a_bad_adapter_does_not_become_ready(folder: Path, tmp_pa
 @pytest.mark.parametrize(("text", "settings", "reason"), [
     ("poet", {}, "name=folder"), ("po et=$", {}, "name=folder"), ("poet=$,poet=$", {}, "names that all differ"),
     ("captions=$", {}, "rename the adapter"), ("poet=$/nowhere", {}, "has no adapter_config"),
-    ("poet=$", {"tensor_parallel": 2}, "unset ABS_TENSOR_PARALLEL"),
 ])  # fmt: skip
 def test_bad_settings_are_refused_at_the_start(folder: Path, text: str, settings: Any, reason: str) -> None:
     with pytest.raises(SettingsInvalid, match=reason):

@@ -9,12 +9,15 @@ from typing import Any
 import httpx2
 import psutil
 import pytest
+from transformers import AutoModelForCausalLM
 
 from app.errors import SettingsInvalid
 from app.main import create_app
-from app.settings import BUILT_IN, Settings
+from app.settings import BUILT_IN, BUILT_IN_MODEL, Settings
 from app.worker.handlers.engine import FREE_SHARE, memory_bytes
+from tests.app.conftest import service_client
 from tests.fake_models import HashModel
+from tests.lora_adapters import write_adapter
 from tests.servers.cluster import metric
 from tests.servers.service_process import ServiceProcess, serving
 
@@ -29,28 +32,54 @@ REQUESTS: tuple[dict[str, Any], ...] = (
 
 
 @pytest.fixture(scope="module")
-def shared_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ServiceProcess]:
+def adapter(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An adapter of the built-in model, as ABS_ADAPTERS names it."""
+    model = AutoModelForCausalLM.from_pretrained(BUILT_IN_MODEL, dtype="float32")
+    return f"poet={write_adapter(tmp_path_factory.mktemp('adapters') / 'poet', model, size=0.05)}"
+
+
+@pytest.fixture(scope="module")
+def shared_service(tmp_path_factory: pytest.TempPathFactory, adapter: str) -> Iterator[ServiceProcess]:
     """A service whose model two processes share."""
-    with serving(tmp_path_factory.mktemp("group"), tensor_parallel=2, OMP_NUM_THREADS=1) as process:
+    folder = tmp_path_factory.mktemp("group")
+    with serving(folder, tensor_parallel=2, adapters=adapter, OMP_NUM_THREADS=1) as process:
         process.wait_until_ready()
         yield process
 
 
-def answers(url: str) -> list[dict[str, Any]]:
-    """The answers to all requests at once."""
+def bodies_of(model: str) -> list[dict[str, Any]]:
+    """The requests to a model."""
+    return [{"prompt": "sentence:", "max_tokens": 24, "model": model, **request} for request in REQUESTS]
+
+
+def answers(url: str, *models: str) -> list[dict[str, Any]]:
+    """The answers to all requests to all models at once."""
     with httpx2.Client(base_url=url, timeout=120, trust_env=False, verify=False) as http:
-        bodies = [{"prompt": "sentence:", "max_tokens": 24, "model": "captions", **request} for request in REQUESTS]
+        bodies = [body for model in models or ("captions",) for body in bodies_of(model)]
         with ThreadPoolExecutor(len(bodies)) as callers:
             responses = list(callers.map(lambda body: http.post("/generate", json=body), bodies))
     assert [response.status_code for response in responses] == [200] * len(bodies), responses[0].text
     return [response.json() for response in responses]
 
 
+def assert_alike(answer: dict[str, Any], other: dict[str, Any]) -> None:
+    assert [each["text"] for each in answer["choices"]] == [each["text"] for each in other["choices"]]
+    for choice, other_choice in zip(answer["choices"], other["choices"], strict=True):
+        assert choice["log_prob"] == pytest.approx(other_choice["log_prob"], abs=NATS)
+
+
 def test_two_processes_answer_like_one(shared_service: ServiceProcess, running_service: ServiceProcess) -> None:
     for shared, single in zip(answers(shared_service.url), answers(running_service.url), strict=True):
-        assert [each["text"] for each in shared["choices"]] == [each["text"] for each in single["choices"]]
-        for one, other in zip(shared["choices"], single["choices"], strict=True):
-            assert one["log_prob"] == pytest.approx(other["log_prob"], abs=NATS)
+        assert_alike(shared, single)
+
+
+def test_two_processes_apply_an_adapter_like_one(shared_service: ServiceProcess, adapter: str) -> None:
+    shared = answers(shared_service.url, "captions", "poet")
+    adapted = shared[len(REQUESTS) :]
+    with service_client(adapters=(adapter,)) as client:
+        for answer, body in zip(adapted, bodies_of("poet"), strict=True):
+            assert_alike(answer, client.post("/generate", json=body).json())
+    assert all(one["choices"] != other["choices"] for one, other in zip(shared, adapted, strict=False))
 
 
 def test_a_group_is_shown_by_its_service(shared_service: ServiceProcess, running_service: ServiceProcess) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -17,13 +18,17 @@ def feed(session: Any, parents: list[int], tokens: Tensor) -> StepInput[Any]:
     return StepInput(session, torch.tensor(parents), tokens)
 
 
-def compare_steps(group: TensorParallelModel, single: HuggingFaceModel, seed: int) -> None:
-    """Two generations side by side, whose rows fork, swap and end."""
+def compare_steps(
+    group: TensorParallelModel, single: HuggingFaceModel, seed: int, adapters: Sequence[str] = ("", "")
+) -> None:
+    """Compare generations side by side, one with each adapter. Their rows fork, swap and end."""
     draw, torch_draw = random.Random(seed), torch.Generator().manual_seed(seed)
     sessions = []
-    for _ in range(2):
+    for adapter in adapters:
         prompt = [draw.randrange(1, single.vocab_size) for _ in range(draw.randrange(1, 9))]
-        (shared, shared_first), (alone, first) = group.prefill(prompt), single.prefill(prompt)
+        (shared, shared_first), (alone, first) = (
+            model.with_adapter(adapter).prefill(prompt) for model in (group, single)
+        )
         torch.testing.assert_close(shared_first, first, atol=NATS, rtol=0)
         sessions.append((shared, alone, [1]))
     for _ in range(6):

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
 from decoding.errors import GroupLost, ModelUnavailable, PromptEmpty
 from decoding.model import HuggingFaceModel, TensorParallelModel
@@ -18,6 +19,7 @@ from decoding.model.follower import repeat_calls
 from tests.decoding.model.compared_steps import compare_steps, feed
 from tests.decoding.random_models import bloom_of, gpt2_of, llama_of
 from tests.fake_models import HashModel
+from tests.lora_adapters import PREFIX, WEIGHTS, write_adapter
 from tests.servers.processes import until
 
 
@@ -52,11 +54,11 @@ def test_followers_free_the_sessions_of_the_first_process() -> None:
 
     model.prefill = counted  # type: ignore[method-assign]
     calls: list[list[Any]] = [
-        [[], "prefill", 1, [2]], [[], "step", [[1, [0, 0], [[3], [4]], None]]], [[], "prefill", 2, [2]],
-        [[1], "prefill", 3, [5]], [[2, 3], "score", [1], [2]], [[], "prefill", 4, [5]], [[], "close"],
-        [[], "prefill", 5, [5]],
+        [[], "prefill", "", 1, [2]], [[], "step", [[1, [0, 0], [[3], [4]], None]]], [[], "prefill", "", 2, [2]],
+        [[1], "prefill", "", 3, [5]], [[2, 3], "score", "", [1], [2]], [[], "prefill", "", 4, [5]], [[], "close"],
+        [[], "prefill", "", 5, [5]],
     ]  # fmt: skip
-    repeat_calls(model, map(json.dumps, calls))
+    repeat_calls({"": model}, map(json.dumps, calls))
     assert [count - held[0] for count in held] == [0, 1, 1, 0]
 
 
@@ -106,3 +108,14 @@ def test_models_that_cannot_be_shared_are_refused(tmp_path: Path) -> None:
     ):
         with pytest.raises(ModelUnavailable, match=words):
             TensorParallelModel.load(str(tmp_path / name), **options)  # type: ignore[arg-type]
+
+
+def test_a_group_does_not_start_with_an_unfit_adapter(tmp_path: Path) -> None:
+    bare = llama_of()
+    bare.save_pretrained(tmp_path / "model")
+    folder = write_adapter(tmp_path / "a", bare)
+    weights = load_file(folder / WEIGHTS)
+    key = f"{PREFIX}model.layers.0.self_attn.o_proj.lora_A.weight"
+    save_file(weights | {key: weights[key][:, :12].contiguous()}, folder / WEIGHTS)  # the half of one process
+    with pytest.raises(ModelUnavailable, match=r"'a' .* 24 inputs"):
+        TensorParallelModel.load(str(tmp_path / "model"), size=2, adapters={"a": str(folder)})
