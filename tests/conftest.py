@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from tests.servers.service_process import ServiceProcess, serving
 let_idle_threads_sleep()  # here, before any test imports PyTorch
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # seconds of grammars for formats of jsonschema that we lack
 ROOT = Path(__file__).resolve().parents[1]
-
+gc.disable()  # until the tests are collected: it would take a quarter of their imports' time
 
 LONG = (  # files, the longest first: one that began last would be waited for by those that have nothing left
     "app/local/test_up.py", "docs/test_started_blocks.py", "docs/test_blocks.py", "app/faults/test_api.py",
@@ -44,6 +45,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         _keep_samples(config, items)
     order = {f"tests/{name}": index for index, name in enumerate(LONG)}
     items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(LONG)))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop() -> None:
+    gc.freeze()  # the collector leaves modules and collected tests alone
+    gc.enable()
 
 
 def _keep_samples(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import importlib
 import inspect
 import json
 import sys
@@ -66,6 +67,7 @@ def service_client(
     ready: Callable[[TestClient], None] | None = wait_until_ready, **settings: Any
 ) -> Iterator[TestClient]:
     """Yields a client of an in-process service, after `ready` has returned."""
+    importlib.import_module("tests.servers.quick_start")  # not at the top: it imports PyTorch
     with TestClient(create_app(Settings.of(**settings)), raise_server_exceptions=False) as client:
         if ready is not None:
             ready(client)

@@ -13,6 +13,7 @@ import atexit
 import contextlib
 import ctypes
 import functools
+import gc
 import importlib
 import json
 import os
@@ -268,6 +269,8 @@ def _run_module(order: dict[str, Any]) -> None:
 
 def serve() -> None:
     """Takes orders from standard input until the owner ends, then exits. Returns in each child after its work."""
+    gc.collect()
+    gc.freeze()  # else the collector of each child copies all pages of the imported objects, at its exit for 2 s
     order = _fork_loop()
     if order is None:
         os._exit(0)

@@ -1,13 +1,14 @@
 """One process that has imported the slow modules. Fork servers of a whole test run are forked from it.
 
 Importing PyTorch, transformers and the service's modules takes seconds of processor time, and a run starts about a
-hundred processes that need them. If tests run in several processes at once, tests/conftest.py starts this process
-first; otherwise there is none. Each connection forks one fork server (forkserver.py), which serves that connection and
-ends with it.
+hundred processes that need them. The process has loaded the built-in models, too. If tests run in several processes at
+once, tests/conftest.py starts it first; otherwise there is none. Each connection forks one fork server (forkserver.py),
+which serves that connection and ends with it.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import os
@@ -23,7 +24,7 @@ from tests.servers import forkserver
 
 IMPORTED = (
     *forkserver.IMPORTED, "app.worker.handlers.generate", "transformers.models.auto.modeling_auto",
-    "transformers.models.llama.modeling_llama",
+    "transformers.models.llama.modeling_llama", "tests.servers.preloaded_model",
 )
 
 
@@ -73,6 +74,8 @@ if __name__ == "__main__":
     forkserver.die_with_parent()
     for name in IMPORTED:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # see forkserver.serve
     for name in _fork_loop(Path(sys.argv[1])):
         importlib.import_module(name)
     forkserver.serve()

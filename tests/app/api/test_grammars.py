@@ -183,6 +183,7 @@ def test_a_stream_shows_each_step_of_a_grammar(http: httpx2.Client, name: str) -
 
 
 @pytest.mark.parametrize("name", [*CASES, *COMBINED])
+@pytest.mark.sample(4)
 def test_a_check_agrees_with_the_other_parser(http: httpx2.Client, name: str) -> None:
     case = {**CASES, **COMBINED}[name]
     body = {"prompt": "sentence:", "constraint": constraint_of(case), "max_tokens": 30, "algorithm": "sample", "n": 4}

@@ -249,6 +249,7 @@ BRACKETS = {"grammar": 'root ::= "{" [^{}]* root? [^{}]* "}" | "[" [^{}]* "]" | 
 
 
 @pytest.mark.parametrize("own", [ANY_TEXT, ANY_OBJECT, BRACKETS], ids=["text", "object", "brackets"])
+@pytest.mark.sample(21)
 def test_no_constrained_reply_begins_as_a_call(small_files: ModelFiles, own: dict[str, Any]) -> None:
     family, answer = format_of(small_files)
     answer = replace(answer, reply_spec=own)
@@ -265,6 +266,7 @@ def test_no_constrained_reply_begins_as_a_call(small_files: ModelFiles, own: dic
 
 
 @pytest.mark.parametrize("own", [ANY_TEXT, ANY_OBJECT, BRACKETS], ids=["text", "object", "brackets"])
+@pytest.mark.sample(21)
 def test_constrained_replies_satisfy_their_constraint(small_files: ModelFiles, own: dict[str, Any]) -> None:
     _, answer = format_of(small_files)
     answer = replace(answer, reply_spec=own)

@@ -23,6 +23,7 @@ STAGE = {  # what has to be seen without scrolling, by name
 
 @pytest.mark.parametrize(("size", "scheme"), [(LAPTOP, "light"), (PHONE, "dark")], ids=["laptop", "phone"])
 @pytest.mark.parametrize("example", ["Caption", "JSON", "Poem"])
+@pytest.mark.sample(2)
 def test_request_and_both_answers_stand_above_the_fold(
     size: tuple[int, int], scheme: Scheme, example: str, browser: Browser, service: ServiceProcess
 ) -> None:

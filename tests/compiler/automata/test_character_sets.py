@@ -81,6 +81,7 @@ def test_categories_are_those_of_str(escape: str, holds: object) -> None:
 
 
 @pytest.mark.parametrize("text", ["k", "s", "ß", "İ", "ı", "µ", "ΐ", "ϐ", "ﬅ", "Ǆ", "\U00010400", "1", "_", "é"])
+@pytest.mark.sample(5)
 def test_folding_a_literal_is_what_re_does_with_every_character(text: str) -> None:
     every = "".join(map(chr, SCALARS))
     expected = {ord(char) for char in re.findall(re.escape(text), every, re.IGNORECASE)}

@@ -25,6 +25,7 @@ def machine_of(grammar: Grammar, inline: int = 2_000) -> PushdownMachine:
 
 @pytest.mark.parametrize("inline", [2_000, 0])
 @pytest.mark.parametrize("case", GRAMMARS.values(), ids=GRAMMARS)
+@pytest.mark.sample(6)
 def test_machines_accept_what_their_grammars_derive(case: GrammarCase, inline: int) -> None:
     machine, draw, accepted = machine_of(case.grammar, inline), random.Random(inline), 0
     for _ in range(120):
