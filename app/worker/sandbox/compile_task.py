@@ -57,7 +57,7 @@ _NUMBERS: tuple[dict[str, object], ...] = (  # 91 % of the numbers in a quarter 
     {"type": "integer"}, {"type": "integer", "minimum": 0}, {"type": "integer", "minimum": 1},
     {"type": "number"}, {"type": "number", "minimum": 0}, {"type": "number", "minimum": 0, "maximum": 1},
 )  # fmt: skip
-_WARM_UP: tuple[dict[str, object], ...] = (  # together they fill every cache that lives as long as the process
+WARM_UP: tuple[dict[str, object], ...] = (  # together they fill every cache that lives as long as the process
     {"regex": r"(?i)[^\wk]*\d\s\D\S\W[[:é]?.|" + "x{1,3}"},
     {"ltlf": "F dog & G(cat -> X ball)", "propositions": {"cat": {"regex": r"(?i)c\w+"}, "dog": ["dog", "a dog"]}},
     {"keywords": [["dog"], ["ball"]], "ordered": True, "case_sensitive": True},
@@ -117,10 +117,10 @@ def open_job(setup: bytes) -> tuple[Callable[[bytes], bytes], bytes]:
     engines = open_engines(*fields["engines"])
     compiler = _Compiler(vocabularies, Limits(**fields["limits"]), engines, bytes.fromhex(fields["secret"]))
     first, *others = (vocabulary.fingerprint for vocabulary in vocabularies)
-    for spec in _WARM_UP:
+    for spec in WARM_UP:
         compiler.warm(spec, first)
     for over in (*others, OVER_BYTES):
-        compiler.warm(_WARM_UP[0], over)  # the tables of the other forms are shared
+        compiler.warm(WARM_UP[0], over)  # the tables of the other forms are shared
     return compiler.answer, compile_request("", _REHEARSAL, first)
 
 
