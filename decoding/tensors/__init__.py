@@ -20,6 +20,7 @@ from decoding.tensors.backend import (
     scratch_bytes,
     take,
     take_columns,
+    to_device,
     to_float64,
     top_k_stable,
     top_k_unordered,
@@ -31,7 +32,8 @@ from decoding.tensors.token_states import HostStates, Successors, TokenStates
 from decoding.tensors.token_tables import TokenTables
 
 __all__ = [
-    "LOG_PROB_FLOOR", "Array", "ExplicitStates", "HostStates", "LazyStates", "Successors", "TokenStates",
-    "TokenTables", "arange", "fill_at", "library", "like", "rank_in_group", "rows_at_a_time", "scratch_bytes", "take",
-    "take_columns", "to_float64", "top_k_stable", "top_k_unordered", "with_floor",
+    "LOG_PROB_FLOOR", "Array", "ExplicitStates", "HostStates", "LazyStates",
+    "Successors", "TokenStates", "TokenTables", "arange", "fill_at", "library", "like", "rank_in_group",
+    "rows_at_a_time", "scratch_bytes", "take", "take_columns", "to_device", "to_float64", "top_k_stable",
+    "top_k_unordered", "with_floor",
 ]  # fmt: skip
