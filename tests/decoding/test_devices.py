@@ -137,7 +137,7 @@ def test_graphs_on_a_gpu_give_the_same_answers(
     prompt, graphs = prompt_ids(tokenizer), Graphs(CudaCapture(models["cuda"].device))
     for name, constraint in prepared["cuda"].items():
         captured = replace(constraint, graphs=graphs)
-        for options in options_of(constraint):
+        for options in (each for each in options_of(constraint) if each.algorithm == "banked"):
             expected = generate(models["cuda"], prompt, constraint, options)
             for _ in range(3):  # in the third run even the first step is a replay
                 actual = generate(models["cuda"], prompt, captured, options)

@@ -111,18 +111,19 @@ def test_requests_with_other_options_have_graphs_of_their_own() -> None:
 
 
 def test_constraints_share_graphs_of_one_model_in_an_engine() -> None:
-    graphs = Graphs(RecordedCapture(), shapes_max=6)
-    cases = [Case("factored", "smooth", "banked", seed) for seed in (1, 2, 3)]
-    model: Any = cases[0].model
-    cases = [case for case in cases if case.model.vocab_size == model.vocab_size] or cases[:1]
-    requests = [(replace(case.constraint, graphs=graphs), case) for case in cases] * 6
-    expected = [drive(model, (), search_of(case.constraint, case.options)) for _, case in requests]
-    with Engine(model, 2**30) as engine, ThreadPoolExecutor(6) as callers:
+    case, graphs = Case("factored", "smooth", "banked", 1), Graphs(RecordedCapture(), shapes_max=12)
+    options = SearchOptions(case.automaton.min_tokens + 6, beams=3, n=3)
+    # Steps of one shape with other costs to go, and other scores.
+    constraints = [case.constraint, replace(case.constraint, cost_to_go=None)]
+    expected = [drive(case.model, (), search_of(constraint, options)) for constraint in constraints] * 8
+    assert expected[0] != expected[1]
+    captured = [replace(constraint, graphs=graphs) for constraint in constraints] * 8
+    with Engine(case.model, 2**30) as engine, ThreadPoolExecutor(16) as callers:
         answers = callers.map(
-            lambda request: engine.generate(lambda: search_of(request[0], request[1].options), ()), requests
+            lambda constraint: engine.generate(lambda: search_of(constraint, options), ()), captured
         )
         assert list(answers) == expected
-    assert graphs.replays > 0
+    assert graphs.replays > 40
 
 
 def test_algorithm_1_takes_no_graphs() -> None:
