@@ -99,6 +99,8 @@ class InferenceSettings(_Group):
         "auto", "precision: `float32`, `bfloat16` or `float16`; `auto` is float32 on a CPU, else the checkpoint's")
     tensor_parallel: Annotated[int, Field(ge=1, le=64)] = _setting(
         1, "processes that share the model of one worker by tensor parallelism, each with a part of every layer")
+    cuda_graphs: bool = _setting(
+        False, "replay the steps of searches on a GPU as CUDA graphs where their shapes repeat; not yet run on a GPU")
     adapters: Words = _setting(
         (), "LoRA adapters of the first model, which a request's `model` may name, as `name=folder` with commas "
         "between them")

@@ -17,7 +17,7 @@ from decoding.forced_tokens import ForcedTokens, TokenBytes
 from decoding.heuristic import Endings, cost_to_go, exit_costs, product_costs
 from decoding.model import LanguageModel
 from decoding.options import NATS_PER_TOKEN, Heuristics
-from decoding.tensors import ExplicitStates, HostStates, LazyStates, TokenStates, TokenTables, like, to_float64
+from decoding.tensors import ExplicitStates, Graphs, HostStates, LazyStates, TokenStates, TokenTables, like, to_float64
 
 Automaton: TypeAlias = TokenAutomaton | PushdownAutomaton | LazyProduct
 Start: TypeAlias = int | Stacks | ProductStart
@@ -50,6 +50,7 @@ class PreparedConstraint:
     forced      the forced token of each state; None: none is forced
     endings     how the model ends its texts; None: by EOS alone
     limits      those of states that a generation meets
+    graphs      of the model's device, which replay the steps of searches; None: steps are not captured
 
     >>> constraint = PreparedConstraint.prepare(automaton, model.device)
     >>> constraint.refuse_early(model, prompt_tokens=1, max_tokens=2)
@@ -63,21 +64,24 @@ class PreparedConstraint:
     forced: ForcedTokens | None = None
     endings: Endings | None = None
     limits: StateLimits = DEFAULT_STATE_LIMITS
+    graphs: Graphs | None = None
 
     @classmethod
     def prepare(
         cls, automaton: Automaton, device: torch.device, *, prior: Tensor | None = None,
         pieces: TokenBytes | None = None, endings: Endings | None = None, limits: StateLimits = DEFAULT_STATE_LIMITS,
+        graphs: Graphs | None = None,
     ) -> PreparedConstraint:
         """Copy the automaton's arrays to the device. It takes milliseconds for 50,000 ids, more for a cost to go.
 
         prior    float64 [V], log-probs from `heuristic.unigram_prior`
         pieces   the vocabulary's bytes and the tokenizer, for forced tokens
         endings  from `heuristic.find_endings`
+        graphs   for all constraints of the model
         """
         # Ids of endings get token classes of their own, since their cost differs from that of other ids.
         split = automaton if endings is None else automaton.with_own_classes(endings.ids)
-        parts: dict[str, Any] = {"endings": endings, "limits": limits}
+        parts: dict[str, Any] = {"endings": endings, "limits": limits, "graphs": graphs}
         if isinstance(split, LazyProduct):
             tables = TokenTables.of(split.token_class, split.classes, split.eos_ids, device)
             of_parts = None if prior is None else product_costs(split, prior)

@@ -24,7 +24,7 @@ from decoding.model import Scores
 from decoding.options import require, require_budget, require_penalties
 from decoding.penalties import Penalties, most_probable
 from decoding.prepared_constraint import PreparedConstraint, Start
-from decoding.tensors import LOG_PROB_FLOOR, TokenStates, arange, rows_at_a_time, scratch_bytes
+from decoding.tensors import LOG_PROB_FLOOR, TokenStates, arange, rows_at_a_time, scratch_bytes, to_device
 
 TEMPERATURE_MAX = 100.0  # above it the floor under log-probs would show
 SEED_MAX = 2**63 - 1
@@ -129,6 +129,7 @@ class Sampling:
         )
         self._live = torch.arange(options.n, device=device)  # [R]: the rows that are not finished
         self._parents = self._live  # [R]: their rows in the feed before
+        self._last = np.zeros((0, 0), dtype=np.int64)  # of the last step, a column for each row: token, state, ...
         self._token_count = 0
 
     @property
@@ -143,13 +144,13 @@ class Sampling:
 
     @property
     def last_token(self) -> int:
-        """The last token of the first row."""
-        return int(self._rows.tokens[0, -1])
+        """The last token of a sampling's only row."""
+        return int(self._last[0, 0])
 
     @property
     def last_state(self) -> int:
-        """The state of the first row."""
-        return int(self._rows.state[0])
+        """The state of a sampling's only row."""
+        return int(self._last[1, 0])
 
     @property
     def budget(self) -> int:
@@ -167,36 +168,44 @@ class Sampling:
             self._draw(block_log_probs, block_rows, budget_after)
             for block_log_probs, block_rows in zip(log_probs.split(block), live.split(block), strict=True)
         ]
-        token, score, token_log_prob, next_state = (torch.cat(part) for part in zip(*draws, strict=True))  # [R] each
+        token, score, token_log_prob, *others = (torch.cat(part) for part in zip(*draws, strict=True))  # [R] each
+        next_state, finite, possible = others
         state = rows.state.index_copy(0, live, next_state)
+        distance = self._states.distances(state)
+        # All that the host reads of a step is one transfer: it waits once for the device.
+        self._last = torch.stack(
+            [column.long() for column in (token, next_state, distance[live], finite, possible)]
+        ).cpu().numpy()
+        _require_choices(self._last[3].all(), self._last[4].all(), budget_after + 1)
         column = torch.zeros_like(rows.state).index_copy(0, live, token)
         self._rows = _Rows(
             tokens=torch.cat([rows.tokens, column[:, None]], dim=1),
             length=rows.length.index_add(0, live, torch.ones_like(live)), state=state,
-            distance=self._states.distances(state), score=rows.score.index_add(0, live, score),
+            distance=distance, score=rows.score.index_add(0, live, score),
             log_prob=rows.log_prob.index_add(0, live, token_log_prob),
         )
-        unfinished = self._rows.distance[live].nonzero()[:, 0]
+        unfinished = to_device(np.flatnonzero(self._last[2]), live.device)
         # The first feed extends the prompt's single row n times.
         self._parents = unfinished if self._token_count else torch.zeros_like(unfinished)
         self._live = live[unfinished]
         self._token_count += 1
         return [partial(_event, self._rows, budget_after)]
 
-    def _draw(self, log_probs: Tensor, live: Tensor, budget_after: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    def _draw(self, log_probs: Tensor, live: Tensor, budget_after: int) -> tuple[Tensor, ...]:
         """The next token of some live rows.
 
         live       int64   [R]     the rows
         log_probs  float32 [R, V]  the model's, after these rows
 
         Returns int64 [R] the tokens, float64 [R] their log-probs in the distribution that they were drawn from,
-        float64 [R] those of the model, and int64 [R] the states after them.
+        float64 [R] those of the model, int64 [R] the states after them, and bool [R] each whether the best log-prob was
+        finite, and whether any token was allowed. Without these two, the others mean nothing.
         """
         successors = self._states.successors(self._rows.state[live])
         allowed_classes = successors.distance <= budget_after  # [R, C]
         ids = self._allowed_ids(allowed_classes)
         allowed = allowed_classes[:, self._token_class if ids is None else self._token_class[ids]]  # [R, N]; N <= V
-        _require_choices(log_probs, allowed, budget_after + 1)
+        finite = log_probs.amax(dim=1).isfinite()  # NaN anywhere in a row is NaN in its maximum
         uniform = self._uniform[live, self._token_count]
         options, changed = self._options, log_probs
         if self._penalties is not None:
@@ -209,7 +218,8 @@ class Sampling:
         )  # fmt: skip
         token = token if ids is None else ids[token]
         token_log_prob = log_probs.gather(1, token[:, None])[:, 0].double().clamp(min=LOG_PROB_FLOOR)
-        return token, score, token_log_prob, successors.states(arange(token, len(token)), self._token_class[token])
+        states = successors.states(arange(token, len(token)), self._token_class[token])
+        return token, score, token_log_prob, states, finite, allowed.any(dim=1)
 
     def _allowed_ids(self, allowed_classes: Tensor) -> Tensor | None:
         """The ids that some row may take, ascending: int64 [N]. None where they are many.
@@ -220,7 +230,7 @@ class Sampling:
         if tables.device.type != "cpu":  # on an accelerator shapes must not depend on data
             return None
         chunks = allowed_classes.any(dim=0)[tables.chunk_class].nonzero()[:, 0]
-        if _NARROW * len(chunks) * tables.chunk_id.shape[1] > len(self._token_class):
+        if not len(chunks) or _NARROW * len(chunks) * tables.chunk_id.shape[1] > len(self._token_class):
             return None
         # Other ids have weight 0, so leaving them out changes no sum, and in ascending order no choice between equals.
         ids: Tensor = tables.chunk_id[chunks][~tables.spare[chunks]]
@@ -243,9 +253,7 @@ class Sampling:
         )
 
 
-def _require_choices(log_probs: Tensor, allowed: Tensor, budget_before: int) -> None:
-    # Both facts in one transfer from the device. NaN anywhere in a row is NaN in its maximum.
-    finite, possible = torch.stack([log_probs.amax(dim=1).isfinite().all(), allowed.any(dim=1).all()]).tolist()
+def _require_choices(finite: bool, possible: bool, budget_before: int) -> None:
     if not finite:
         raise ModelOutputInvalid("the model's log-probs hold NaN, or none of them is finite")
     if not possible:
@@ -276,10 +284,11 @@ def draw(
     These are int64 [R] and float64 [R]; the log-prob is in the distribution of the draw.
 
     log_probs  float32 or float64 [R, V]  the model's, or changed ones, no NaN
-    allowed    bool    [R, V]  at least one in each row
+    allowed    bool    [R, V]
     uniform    float64 [R]     in [0, 1), turned into tokens by the inverse of the cumulative distribution
 
-    Where the model gives probability 0 to all allowed tokens, they are equally probable.
+    Where the model gives probability 0 to all allowed tokens, they are equally probable. A row with NaN, or without an
+    allowed token, gets any token.
     """
     # On the CPU `masked_fill` takes ten times as long as a sum, and exp(-inf) as exp of a number.
     masked = log_probs.clamp(min=LOG_PROB_FLOOR).add_(allowed.to(log_probs.dtype).sub_(1.0), alpha=_MASK)  # [R, V]
@@ -301,6 +310,7 @@ def draw(
     total = cumulative[:, -1]  # [R]
     target = torch.minimum((uniform * total).long(), total - 1)  # [R]
     token = torch.searchsorted(cumulative, target[:, None], right=True)  # [R, 1]: the first above the target
+    token = token.clamp_(max=cumulative.shape[1] - 1)  # NaN makes sums that are not ascending
     gap = (masked.gather(1, token).double() - best) / temperature  # [R, 1], at most 0
     score = gap[:, 0] - (total.double() / _UNIT).log()
     return token[:, 0], score
@@ -321,7 +331,7 @@ def nucleus(weight: Tensor, top_p: float) -> Tensor:
     if not bool((ranked.sum(dim=1, keepdim=True) >= threshold).all()):
         ranked = weight.sort(dim=1, descending=True).values
     rank = (ranked.cumsum(dim=1) >= threshold).byte().argmax(dim=1, keepdim=True)  # [R, 1]: where it is enough
-    least = ranked.gather(1, rank)  # [R, 1]: the lowest weight in the nucleus
+    least = ranked.gather(1, rank).clamp_(min=1)  # [R, 1]: the lowest weight in the nucleus; NaN makes any weights
     above = weight.where(weight > least, 0)
     tie_mask = weight == least
     missing = (threshold - above.sum(dim=1, keepdim=True) + least - 1) // least  # [R, 1]: tied tokens that are kept

@@ -5,7 +5,8 @@
 The models have random weights and published configurations, with their last two layers alone (`--layers`; 0: all). The
 vocabulary is the nearest real one, padded to the model's. Search, greedy decoding and sampling take turns with
 transformers' own without a constraint, and with the masks of llguidance and XGrammar where these are installed. Writes
-results/shapes_DEVICE.json, shape by shape, and RESULTS.md. `--profile` prints instead where the steps of a search go.
+results/shapes_DEVICE.json, shape by shape, and RESULTS.md. `--graphs` adds our search with CUDA graphs, on a GPU.
+`--profile` prints instead where the steps of a search go.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import json
 import math
 import statistics
 from collections.abc import Iterator
+from dataclasses import replace
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
@@ -44,6 +46,7 @@ from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from compiler.vocab import Vocabulary
 from decoding.prepared_constraint import PreparedConstraint
+from decoding.tensors import CudaCapture, Graphs
 
 
 class Shape(NamedTuple):
@@ -124,6 +127,7 @@ SHAPES: dict[str, Shape] = {
         "model_type": "mamba", "vocab_size": 50_280, "hidden_size": 768, "num_hidden_layers": 24,
     }),
 }  # fmt: skip
+GRAPHS = "graphs"
 PROMPTS = (16, 512)
 BEAMS = (1, 4, 16, 64)
 SAMPLES = (1, 16)
@@ -180,10 +184,12 @@ class ShapeRun:
         model.generation_config.pad_token_id = eos
         self.size = read_vocabulary(path).size
         vocabulary = read_vocabulary(path, adapter.vocab_size)
-        self.ours = Ours(
-            adapter, _prepared(adapter, vocabulary, constraint_json(args.shared)),
-            _prepared(adapter, vocabulary, {"regex": PATTERN}),
-        )  # fmt: skip
+        keywords = _prepared(adapter, vocabulary, constraint_json(args.shared))
+        pattern = _prepared(adapter, vocabulary, {"regex": PATTERN})
+        self.ours = {"ours": Ours(adapter, keywords, pattern)}
+        if GRAPHS in args.systems:
+            captured = replace(keywords, graphs=Graphs(CudaCapture(adapter.device)))
+            self.ours[GRAPHS] = Ours(adapter, captured, pattern)
         self.transformers = Transformers(model, clock)
         self.masks: dict[str, NewMask] = {name: PEERS[name](path, vocabulary) for name in args.systems if name in PEERS}
         layers = sum(1 for _ in model.get_decoder().layers) if hasattr(model.get_decoder(), "layers") else args.layers
@@ -201,8 +207,8 @@ class ShapeRun:
 
     def step_times(self, system: str, method: Method, prompt: list[int], *, rows: int, tokens: int) -> StepTimes:
         """The steps of one system; `transformers.prepare` has read the prompt."""
-        if system == "ours":
-            return self.ours.step_times(method, prompt, rows, tokens)
+        if system in self.ours:
+            return self.ours[system].step_times(method, prompt, rows, tokens)
         mask = self.masks[system](rows) if system in self.masks else None
         return self.transformers.step_times(method, rows, tokens, mask)
 
@@ -219,15 +225,15 @@ def shape_rows(run: ShapeRun, args: argparse.Namespace) -> Iterator[Row]:
         prompt = run.prompt(prompt_tokens)
         run.transformers.prepare(prompt)
         for method, rows in _points(args):
-            # The masks of others know no beams.
-            systems = [name for name in args.systems if name not in PEERS or method != "beams"]
+            # The masks of others know no beams, and only beams have graphs.
+            systems = [name for name in args.systems if not (name in PEERS if method == "beams" else name == GRAPHS)]
             for turn in range(args.turns):
                 row: Row = run.about | {"prompt": prompt_tokens, "method": method, "k": rows, "turn": turn}
                 begin = turn % len(systems)
                 for system in systems[begin:] + systems[:begin]:
                     times = run.step_times(system, method, prompt, rows=rows, tokens=args.tokens)
                     row[system] = statistics.median(times.ms)  # the first step of a number of rows warms up
-                    if times.model_ms:
+                    if system == "ours":
                         row["model"], row["rows"] = statistics.median(times.model_ms), statistics.median(times.rows)
                 print(json.dumps(row), flush=True)
                 yield row
@@ -275,7 +281,12 @@ def main() -> None:
     parser.add_argument("--note", help="about the state of the machine, for RESULTS.md")
     parser.add_argument("--profile", action="store_true", help="write no file")
     parser.add_argument("--keep", action="store_true", help="write no file")
+    parser.add_argument("--graphs", action="store_true", help="also our beams with CUDA graphs, on a GPU")
     args = parser.parse_args()
+    if args.graphs:
+        if not args.device.startswith("cuda"):
+            parser.error("--graphs needs --device cuda")
+        args.systems.append(GRAPHS)
     torch.set_num_threads(args.threads)
     logging.set_verbosity_error()
     store = RowStore(RESULTS_DIRECTORY / f"shapes_{args.device}.json", lambda row: (list(SHAPES).index(row["shape"]),))

@@ -51,6 +51,7 @@ and the ratio ours over transformers' with its range. "Plain": models that prefi
 forward pass within ours, and its rows.
 """
 BEAMS_RATIO, GREEDY_RATIO = 0.9, 1.05  # at most, with a constraint over without
+SHAPES_PEERS = ("llguidance", "xgrammar")
 BATCH_NOTES = """
 Seconds for all requests, through one engine: one after another, and all at once. They differ in prompt, constraint
 (keywords, formula, regex, JSON schema, template, combination), beams (1 to 16) and budget. Medians of pairs, with the
@@ -128,10 +129,11 @@ def step_section(run: dict[str, Any]) -> str:
 def shapes_section(run: dict[str, Any]) -> str:
     """Models of real shapes on a device, beside transformers and other masks."""
     body, changes, met = [], dict[str, str](), {"beams": [0, 0], "greedy": [0, 0]}
+    graphs = ["graphs"] if any("graphs" in row for row in run["rows"]) else []
     for (shape, prompt, method, k), rows in grouped(run["rows"], "shape", "prompt", "method", "k").items():
         ratios = [row["ours"] / row["transformers"] for row in rows]
         about = [shape, f"{rows[0]['vocabulary']:,}", "shared" if rows[0]["shared_prefix"] else "plain"]
-        times = [_median_of(rows, name) for name in ("ours", "model", "transformers", "llguidance", "xgrammar")]
+        times = [_median_of(rows, name) for name in ("ours", "model", *graphs, "transformers", *SHAPES_PEERS)]
         times[1] += f" ({rows[0]['rows']:g})" if "rows" in rows[0] else ""
         body.append([*about, str(prompt), method, str(k), *times, median_and_range(ratios)])
         changes[shape] = rows[0].get("changes", "")
@@ -139,8 +141,9 @@ def shapes_section(run: dict[str, Any]) -> str:
             most = GREEDY_RATIO if goal == "greedy" else BEAMS_RATIO
             met[goal][0] += statistics.median(ratios) <= most
             met[goal][1] += 1
-    head = ["model", "ids", "cache", "prompt", "method", "k", "ours, ms", "model (rows)", "transformers, ms",
-            "llguidance, ms", "XGrammar, ms", "ratio"]  # fmt: skip
+    head = ["model", "ids", "cache", "prompt", "method", "k", "ours, ms", "model (rows)",
+            *("with graphs, ms" for _ in graphs), "transformers, ms", "llguidance, ms", "XGrammar, ms",
+            "ratio"]  # fmt: skip
     goals = [
         f"- Beams take at most {BEAMS_RATIO} of the time of beams without a constraint: {share_of(*met['beams'])}",
         f"- Greedy decoding takes at most {GREEDY_RATIO} of its time without one: {share_of(*met['greedy'])}",

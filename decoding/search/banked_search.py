@@ -9,6 +9,7 @@ array of the device.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from math import inf, log
 
 import numpy as np
@@ -27,6 +28,7 @@ from decoding.search.beams import DEAD_SCORE, Beams
 from decoding.search.candidates import NO_FLOOR, BestCandidates, Candidates, best_candidates
 from decoding.tensors import (
     Array,
+    ExplicitStates,
     Successors,
     TokenStates,
     TokenTables,
@@ -68,17 +70,18 @@ class Ranking:
             ending_arrays = column, ending_cost, like(model, np.append(endings.index, 0))  # last: NO_TOKEN's
         return cls(rows=rows, pool=pool, group_penalty=like(model, penalty), endings=ending_arrays)
 
-    def score_bonus(self, beams: Beams, successors: Successors, budget_before: int) -> Array:
+    def score_bonus(self, beams: Beams, successors: Successors, budget_before: Array | int) -> Array:
         """Minus the cost to go after each token class: float64 [R, C]. DEAD_SCORE where the class is not allowed."""
         distance = successors.distance
         xp = library(distance)
         # Finished rows (distance 0) are no candidates: `_finish_rows` adds them, each at its full log-prob.
         bonus = xp.where((distance >= budget_before) | (distance == 0), DEAD_SCORE, -successors.costs())
-        if self.endings is not None and budget_before > 1:
+        if self.endings is not None:
             # Where only EOS is missing, an ending that the model writes anyway costs less than EOS by itself.
             column, cost, index = self.endings
             cheaper = xp.maximum(bonus[:, column], -cost[take(index, beams.token)])  # [R, n]
-            bonus[:, column] = xp.where(distance[:, column] == 1, cheaper, bonus[:, column])
+            applies = (distance[:, column] == 1) & (budget_before > 1)
+            bonus[:, column] = xp.where(applies, cheaper, bonus[:, column])
         return bonus
 
     def diverse_order(self, pool: BestCandidates) -> Array:
@@ -94,8 +97,8 @@ class Ranking:
 
 
 def step(
-    beams: Beams, log_probs: Tensor, states: TokenStates, ranking: Ranking, *, budget_before: int,
-    forced: Array | None = None, floor: float = NO_FLOOR,
+    beams: Beams, log_probs: Tensor, states: TokenStates, ranking: Ranking, *, budget_before: Array | int,
+    forced: Array | None = None, floor: Array | float = NO_FLOOR,
 ) -> tuple[Beams, Array]:
     """Expand every row by every token, and select the next beam.
 
@@ -106,6 +109,8 @@ def step(
     budget_before  T - t + 1, the tokens left with this step's
     forced         int64 [R]       the token forced after each row, NO_FORCED_TOKEN where there is none
     floor          live rows whose log-prob is not above it are dropped
+
+    Budget and floor are numbers, or arrays of no axis: a graph of the step takes them as arguments.
 
     Also the highest log-prob of the live rows outside the pool, or in it and not retained, and of those that might fit
     the budget though no way is known: float64 [1], -inf where there is none. All scores are NaN where a row of
@@ -165,6 +170,20 @@ def _finish_rows(candidates: Candidates, tables: TokenTables) -> Beams:
     )
 
 
+def _step_of_tensors(states: TokenStates, ranking: Ranking, *tensors: Tensor) -> tuple[Tensor, ...]:
+    """`step` as a function of tensors, for graphs.
+
+    The tensors are the columns of the beam, the log-probs, float64 [2] with budget and floor, and perhaps the forced
+    tokens; the results are those of the next beam, and the bound.
+    """
+    beams, log_probs, limits = Beams.of(tensors[:5]), tensors[5], tensors[6]
+    forced = tensors[7] if len(tensors) > 7 else None
+    after, dropped = step(
+        beams, log_probs, states, ranking, budget_before=limits[0], forced=forced, floor=limits[1]
+    )
+    return *after.columns, dropped
+
+
 class BankedSearch(BeamSearch):
     """The default search between two forward passes. Arguments as in `BeamSearch`; `heuristics` sets its parts.
 
@@ -181,6 +200,10 @@ class BankedSearch(BeamSearch):
         self._ranking = Ranking.of(states.tokens, options.beams, heuristics, endings=constraint.endings)
         self._forced = constraint.forced_tokens(states) if heuristics.forced else None
         self._has_floor = heuristics.floor
+        # Lazy states are on the host, which a graph cannot ask for them.
+        is_captured = isinstance(states, ExplicitStates) and isinstance(states.distance, Tensor)
+        self._graphs = constraint.graphs if is_captured else None
+        self._graph_key = constraint, options.beams, heuristics
         self._stretch: list[NDArray[np.int64]] = []  # forced tokens fed in advance, each for all rows of the feed
         self._dropped: Array = np.full(1, DEAD_SCORE)  # the highest log-prob of all rows that lost to others
 
@@ -203,12 +226,25 @@ class BankedSearch(BeamSearch):
         last, fed = scores.log_probs, self._fed[self._host.live]
         if not np.array_equal(fed, np.arange(len(last))):
             last = last[self._on_device(fed)]
-        forced, budget = self._next_forced_tokens(), self._budget_before
-        beams, dropped = step(
-            self._beams, last, self._states, self._ranking, budget_before=budget, forced=forced, floor=floor
-        )
+        beams, dropped = self._step(last, self._next_forced_tokens(), floor)
         self._dropped = library(dropped).maximum(like(dropped, self._dropped), dropped)
         return [*snapshots, self._take(beams, keep_finished=False)]
+
+    def _step(self, log_probs: Tensor, forced: Array | None, floor: float) -> tuple[Beams, Array]:
+        """`step` from the present beam, by a graph where there are any."""
+        budget = self._budget_before
+        if self._graphs is None:
+            return step(
+                self._beams, log_probs, self._states, self._ranking, budget_before=budget, forced=forced, floor=floor
+            )
+        arguments = [*self._beams.columns, log_probs, self._on_device(np.array([budget, floor]))]
+        if forced is not None:
+            arguments.append(forced)
+        # Not a method of this search, which a graph would keep in memory.
+        *columns, dropped = self._graphs.run(
+            self._graph_key, partial(_step_of_tensors, self._states, self._ranking), arguments
+        )
+        return Beams.of(columns), dropped
 
     def feed(self) -> tuple[Tensor, Tensor]:
         """The last token of each live row, and their common forced tokens.

@@ -8,10 +8,9 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -20,7 +19,7 @@ from decoding.generation import BeamRow, BeamStep, Generation, GenerationSize, H
 from decoding.model import Scores
 from decoding.options import SearchOptions
 from decoding.search.beams import BackPointers, Beams, HostBeams
-from decoding.tensors import Array, TokenStates, arange, like, scratch_bytes
+from decoding.tensors import Array, TokenStates, arange, like, scratch_bytes, to_device
 
 Key = tuple[float, float, int, tuple[int, ...]]
 
@@ -187,12 +186,9 @@ class BeamSearch(ABC):
                 )
         return self._snapshot()
 
-    def _on_device(self, numbers: NDArray[np.int64]) -> Tensor:
+    def _on_device(self, numbers: NDArray[Any]) -> Tensor:
         """On the model's device."""
-        tensor = torch.from_numpy(np.ascontiguousarray(numbers))
-        if self._device.type == "cuda":
-            tensor = tensor.pin_memory()  # without it the host waits for the copy
-        return tensor.to(self._device, non_blocking=True)
+        return to_device(numbers, self._device)
 
     def _array(self, numbers: Array) -> Array:
         """In the library and on the device of the search's own arrays."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from math import nan
 from typing import Any
@@ -40,21 +41,25 @@ class Beams:
         zero, zero_score = arange(device_of, 1), like(device_of, np.zeros(1))
         return cls(token=zero + NO_TOKEN, parent=zero, state=zero + state, score=zero_score, log_prob=zero_score)
 
+    @classmethod
+    def of(cls, columns: Sequence[Array]) -> Beams:
+        """The rows with these `columns`."""
+        token, parent, state, score, log_prob = columns
+        return cls(token=token, parent=parent, state=state, score=score, log_prob=log_prob)
+
+    @property
+    def columns(self) -> tuple[Array, ...]:
+        """The arrays, in the order of the fields."""
+        return self.token, self.parent, self.state, self.score, self.log_prob
+
     def select(self, rows: Array) -> Beams:
         """The rows with these numbers, int64 [N], in that order."""
-        return Beams(
-            token=take(self.token, rows), parent=take(self.parent, rows), state=take(self.state, rows),
-            score=take(self.score, rows), log_prob=take(self.log_prob, rows),
-        )  # fmt: skip
+        return Beams.of([take(column, rows) for column in self.columns])
 
     def followed_by(self, others: Beams) -> Beams:
         """These rows and then the others."""
         join = library(self.token).concatenate
-        return Beams(
-            token=join([self.token, others.token]), parent=join([self.parent, others.parent]),
-            state=join([self.state, others.state]), score=join([self.score, others.score]),
-            log_prob=join([self.log_prob, others.log_prob]),
-        )  # fmt: skip
+        return Beams.of([join(pair) for pair in zip(self.columns, others.columns, strict=True)])
 
     def nan_unless_finite(self, max_log_prob: Array) -> Beams:
         """The rows, with NaN scores where a best log-prob is not finite. `max_log_prob` is float32 [R]."""

@@ -49,7 +49,7 @@ class Candidates:
     bonus      float64 [R, C]  DEAD_SCORE where the class is not allowed
     weight     float64 [R, C]  from 0 to 1; None: 1 for all
     forced     int64   [R]     the only token that a row may take, NO_FORCED_TOKEN: any; None: all rows may take any
-    floor      continuations whose log-prob is not above it are dropped
+    floor      continuations whose log-prob is not above it are dropped; a number, or an array of no axis
     """
 
     parent: Array
@@ -61,7 +61,7 @@ class Candidates:
     bonus: Array
     weight: Array | None = None
     forced: Array | None = None
-    floor: float = NO_FLOOR
+    floor: Array | float = NO_FLOOR
 
     def masked_scores(
         self, log_prob: Array, row: Array | slice, bonus: Array, weight: Array | None, *, masked: Array | None
@@ -75,7 +75,7 @@ class Candidates:
         """
         total = self.rows.log_prob[row, None] + log_prob
         score = self.base[row, None] + (bonus + log_prob if weight is None else bonus + weight * log_prob)
-        if self.floor != NO_FLOOR:
+        if not isinstance(self.floor, float) or self.floor != NO_FLOOR:
             pruned = total <= self.floor
             masked = pruned if masked is None else masked | pruned
         if masked is not None:

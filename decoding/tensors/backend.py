@@ -19,6 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 LOG_PROB_FLOOR = -1e4
 """Floor under every log-prob that a generation adds up. A token of probability 0 may still be the only path to
@@ -42,7 +43,15 @@ def like(model: Array, array: Array) -> Array:
     """The array in the library of `model`, numpy or torch. Nothing is copied where both are on the CPU."""
     if isinstance(model, np.ndarray):
         return array.numpy() if isinstance(array, torch.Tensor) else array
-    return torch.as_tensor(array, device=model.device)
+    return to_device(array, model.device) if isinstance(array, np.ndarray) else array.to(model.device)
+
+
+def to_device(array: NDArray[Any], device: torch.device) -> Tensor:
+    """A host's array on a device. The host does not wait for the copy."""
+    tensor = torch.from_numpy(np.ascontiguousarray(array))
+    if device.type == "cuda":
+        tensor = tensor.pin_memory()  # a copy from other memory is waited for
+    return tensor.to(device, non_blocking=True)
 
 
 def take(array: Array, positions: Array) -> Array:

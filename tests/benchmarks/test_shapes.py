@@ -63,4 +63,7 @@ def test_the_section_states_ratios_and_goals() -> None:
     assert "| tiny | 50,304 | shared | 16 | greedy | 1 | 11 |  | 10 | 12 |  | 1.1 |" in text
     assert "| tiny | 50,304 | shared | 16 | beams | 4 | 8.0 | 7.0 (12) | 10 |  |  | 0.80 |" in text
     assert "without a constraint: 1 of 1" in text and "without one: 0 of 1" in text
-    assert "tiny has 1 expert" in text
+    assert "tiny has 1 expert" in text and "graphs" not in text
+    with_graphs = shapes_section(ABOUT | {"rows": [*rows, _row("beams", 16, 20.0, model=15.0, graphs=18.0, rows=48)]})
+    assert "| tiny | 50,304 | shared | 16 | beams | 16 | 20 | 15 (48) | 18 | 10 |  |  | 2.0 |" in with_graphs
+    assert "| tiny | 50,304 | shared | 16 | greedy | 1 | 11 |  |  | 10 | 12 |  | 1.1 |" in with_graphs

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -29,6 +30,7 @@ from decoding.options import Algorithm, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, generate, search_of
+from decoding.tensors import CudaCapture, Graphs
 from tests.compiler.pushdown.grammars import GRAMMARS
 from tests.decoding.differential import ALGORITHMS
 from tests.decoding.test_pushdown import lifted
@@ -127,6 +129,45 @@ def test_a_gpu_batch_gives_each_request_its_answers_alone(
     assert [[answer.tokens for answer in answers] for answers in together] == [
         [answer.tokens for answer in answers] for answers in alone
     ]
+
+
+def test_graphs_on_a_gpu_give_the_same_answers(
+    models: dict[str, HuggingFaceModel], prepared: dict[str, dict[str, PreparedConstraint]], tokenizer: Tokenizer
+) -> None:
+    prompt, graphs = prompt_ids(tokenizer), Graphs(CudaCapture(models["cuda"].device))
+    for name, constraint in prepared["cuda"].items():
+        captured = replace(constraint, graphs=graphs)
+        for options in (each for each in options_of(constraint) if each.algorithm == "banked"):
+            expected = generate(models["cuda"], prompt, constraint, options)
+            for _ in range(3):  # in the third run even the first step is a replay
+                actual = generate(models["cuda"], prompt, captured, options)
+                assert [answer.tokens for answer in actual] == [answer.tokens for answer in expected], (name, options)
+                for ours, theirs in zip(actual, expected, strict=True):
+                    assert ours.log_prob == pytest.approx(theirs.log_prob, abs=1e-9)
+    assert graphs.replays > 500
+
+
+def test_graphs_are_captured_while_answers_are_checked(
+    models: dict[str, HuggingFaceModel], prepared: dict[str, dict[str, PreparedConstraint]], tokenizer: Tokenizer
+) -> None:
+    prompt, graphs = prompt_ids(tokenizer), Graphs(CudaCapture(models["cuda"].device), shapes_max=8)
+    requests = [
+        (replace(constraint, graphs=graphs), options)
+        for constraint in prepared["cuda"].values() for options in [*options_of(constraint)][1::6]
+    ]  # fmt: skip
+    alone = [generate(models["cuda"], prompt, *request) for request in requests]
+    with Engine(models["cuda"], 2**32) as engine, ThreadPoolExecutor(16) as callers:
+
+        def answered(request: tuple[PreparedConstraint, SearchOptions]) -> list[tuple[int, ...]]:
+            answers = engine.generate(lambda: search_of(*request), prompt)
+            for answer in answers:
+                scored = engine.check(prompt, answer.tokens)
+                assert sum(scored.log_probs) == pytest.approx(answer.log_prob, abs=1e-4)
+            return [answer.tokens for answer in answers]
+
+        together = list(callers.map(answered, requests * 3))
+    assert together == [[answer.tokens for answer in answers] for answers in alone] * 3
+    assert graphs.replays > 100
 
 
 def test_samples_on_a_gpu_satisfy_their_constraint(

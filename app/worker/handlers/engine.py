@@ -13,6 +13,7 @@ from app.observability import logs, metrics
 from app.settings import MEASURED, Settings
 from decoding.engine import free_bytes, request_bytes_max
 from decoding.model import HuggingFaceModel, LanguageModel, TensorParallelModel
+from decoding.tensors import CudaCapture, Graphs
 
 FREE_SHARE = 4  # generations may use the free memory divided by this
 TRACE_STEP_BYTES, TRACE_TOKEN_BYTES = 2**11, 2**9  # of a token in a trace, and of an alternative to it
@@ -53,6 +54,19 @@ def open_model(
         folder, size=size, device=device, dtype=dtype, timeout_s=settings.process.stall_timeout_s, adapters=adapters,
         environment=group_environment(), on_loss=_end_process,
     )
+
+
+def open_graphs(model: LanguageModel[Any], settings: Settings) -> Graphs | None:
+    """The CUDA graphs of a model's searches.
+
+    None where the settings ask for none, or the model is on no GPU.
+    """
+    if not settings.inference.cuda_graphs:
+        return None
+    if model.device.type != "cuda":
+        log.warning("ABS_CUDA_GRAPHS has no effect: the model is on the device %s", model.device)
+        return None
+    return Graphs(CudaCapture(model.device))
 
 
 def close_model(model: LanguageModel[Any]) -> None:

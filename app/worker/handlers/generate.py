@@ -49,6 +49,7 @@ from app.worker.handlers.engine import (
     EngineWatch,
     close_model,
     memory_bytes,
+    open_graphs,
     open_model,
     ranks_alive,
     trace_bytes,
@@ -159,7 +160,7 @@ class Generator:
         self.prompts = PromptTokenizer(tokenizer, encode, model.vocab_size, files.bos_id)
         texts = files.vocabulary.tokens
         pieces = TokenBytes(texts, files.vocabulary.eos_ids, Speller(tokenizer, texts))
-        self._prepared = PreparedConstraints(files, settings, pieces)
+        self._prepared = PreparedConstraints(files, settings, pieces, open_graphs(model, settings))
         # Before the engine starts, whose thread alone may use the model then.
         self._unadapted = ModelWithPrior.measure("", model)
         self._by_adapter = {name: ModelWithPrior.measure(name, each) for name, each in (by_adapter or {}).items()}

@@ -15,6 +15,7 @@ from decoding.forced_tokens import TokenBytes
 from decoding.heuristic import Endings, find_endings, unigram_prior
 from decoding.model import LanguageModel
 from decoding.prepared_constraint import PreparedConstraint, StateLimits
+from decoding.tensors import Graphs
 
 _OPENINGS = 16  # locks: at most as many constraints are prepared at the same time
 
@@ -41,10 +42,15 @@ class ModelWithPrior:
 
 
 class PreparedConstraints:
-    """Constraints with their tables on the device, cached between requests. Thread-safe."""
+    """Constraints with their tables on the device, cached between requests. Thread-safe.
 
-    def __init__(self, files: ModelFiles, settings: Settings, pieces: TokenBytes) -> None:
-        self._settings, self._pieces = settings, pieces
+    graphs  of the model's searches; None: their steps are not captured
+    """
+
+    def __init__(
+        self, files: ModelFiles, settings: Settings, pieces: TokenBytes, graphs: Graphs | None = None
+    ) -> None:
+        self._settings, self._pieces, self._graphs = settings, pieces, graphs
         self._decode = open_decoder(settings, files.vocabulary.fingerprint)
         self._cached: ByteBoundedLru[tuple[str, str], tuple[CompiledConstraint, PreparedConstraint]] = ByteBoundedLru(
             settings.inference.device_table_cache_bytes
@@ -63,7 +69,7 @@ class PreparedConstraints:
                 constraint = load_constraint(automaton, self._decode, context, ttl_s)
                 prepared = PreparedConstraint.prepare(
                     constraint.tokens, source.model.device, prior=source.prior, pieces=self._pieces,
-                    endings=source.endings, limits=_state_limits(self._settings),
+                    endings=source.endings, limits=_state_limits(self._settings), graphs=self._graphs,
                 )
                 opened = constraint, prepared
                 tables = 0 if prepared.automaton is constraint.tokens else prepared.automaton.table_bytes

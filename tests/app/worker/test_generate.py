@@ -327,6 +327,14 @@ def test_memory_is_measured_by_default(settings: Settings, caplog: pytest.LogCap
         assert "ABS_GENERATION_MEMORY_BYTES" in caplog.text
 
 
+@pytest.mark.parametrize("cuda_graphs", [False, True])
+def test_graphs_on_a_cpu_are_warned_about(
+    cuda_graphs: bool, settings: Settings, caplog: pytest.LogCaptureFixture
+) -> None:
+    with open_generator(settings.changed(cuda_graphs=cuda_graphs)):
+        assert ("ABS_CUDA_GRAPHS has no effect: the model is on the device cpu" in caplog.text) == cuda_graphs
+
+
 def test_a_generator_that_is_closed_leaves_no_thread(settings: Settings, context: FakeContext) -> None:
     threads_before = set(threading.enumerate())
     with open_generator(settings) as generator:

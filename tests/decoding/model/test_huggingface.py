@@ -18,6 +18,7 @@ from decoding.model import chunked_feed as stretch
 from decoding.model.tree_attention import Pass, PrefixSharingUnsupported, attend
 from tests.decoding.random_models import PLAIN, SHARED, V, bloom_of, gpt2_of
 from tests.decoding.recorded_operators import recorded_operators
+from tests.decoding.tensors.recorded_graphs import HostWaits
 
 
 def _full_pass(model: PreTrainedModel, rows: list[list[int]]) -> torch.Tensor:
@@ -158,10 +159,11 @@ def test_prefix_sharing_supports_half_precision_with_large_logits() -> None:
 def test_decode_steps_seldom_synchronise_with_the_device(name: str) -> None:
     model = HuggingFaceModel(SHARED[name]())
     session, _ = model.prefill([1, 2])
-    with recorded_operators() as recorded:
+    with recorded_operators() as recorded, HostWaits() as waits:
         for step in range(40):
             parents = torch.arange(4) // 2 if step else torch.zeros(4, dtype=torch.int64)
             model.step([StepInput(session, parents, parents[:, None])])
+    assert set(waits.calls) == {"nonzero"}
     assert not {"_local_scalar_dense", "equal", "is_nonzero"} & recorded.counted.keys()
     assert 1 <= recorded.counted["nonzero"] <= 12
 
