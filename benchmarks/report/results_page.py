@@ -20,6 +20,7 @@ from benchmarks.report.tasks import (
     hmm_section,
     infilling_section,
     policies_section,
+    releases_section,
     truncation_section,
 )
 from benchmarks.runs import COMMITTED, REPORT, RESULTS_DIRECTORY, about, write_json
@@ -30,6 +31,7 @@ Written by `python -m benchmarks.report` from the files under `results/`; [READM
 measured and how.
 """
 SECTIONS = {  # by the name of the file of figures, in the order of the page
+    "releases": releases_section,
     "compile": compile_section,
     "scale": scale_section,
     "ltlf": ltlf_section,

@@ -79,6 +79,10 @@ its end or up to {length} tokens, of the texts of the estimation and of others t
 the processor, "sampling" that of all texts once; "peak" is the resident set of the process, with model and texts.
 Ctrl-G's published HMMs have 32,768 states.
 """
+RELEASES_NOTES = """
+The systems that the other sections compare with, and the newest version that the index of packages had on that date.
+Constrained beam search moved from transformers to its Hub, hence an older version. "The models of all" is PyTorch.
+"""
 INFILLING_PANELS = (("coverage", 100, "answers that match, %"), ("bleu_4", 1, "BLEU-4"))
 Scores = dict[tuple[str, int], list[Row]]  # by system and number of beams
 
@@ -260,6 +264,14 @@ def hmm_section(run: dict[str, Any]) -> str:
         for row in run["rows"]
     ]  # fmt: skip
     return section("Hidden Markov models", run, HMM_NOTES.format(length=run["length"]), table(head, body))
+
+
+def releases_section(run: dict[str, Any]) -> str:
+    """The version of each system, with its date."""
+    head = ("system", "package", "version", "released", "newest", "released")
+    fields = ("system", "package", "version", "released", "newest", "newest_released")
+    body = [[row[name] for name in fields] for row in run["rows"]]
+    return section("Versions of the other systems", run, RELEASES_NOTES, table(head, body))
 
 
 def infilling_section(run: dict[str, Any]) -> str:
