@@ -20,7 +20,7 @@ _MARKS = "osD^"
 def draw_distributions(
     curves: Sequence[Mapping[str, Sequence[float]]], labels: Sequence[str], panels: Sequence[Any]
 ) -> None:
-    """How many values are at most x, a panel for each quantity and a line for each system.
+    """Cumulative counts, a panel for each quantity.
 
     curves  by panel: the values of each system; a system that fails in some cases has fewer
     labels  by panel: of the axis of values
@@ -37,7 +37,7 @@ def draw_distributions(
 
 
 def draw_shapes(rows: Sequence[Row], panels: Sequence[Any]) -> None:
-    """The median ratio of each model, a panel for each length of the prompt and a mark for each method."""
+    """The median ratio of each model, a panel for each prompt."""
     shapes = list(dict.fromkeys(row["shape"] for row in rows))
     for panel, ((prompt,), group) in zip(panels, sorted(grouped(rows, "prompt").items()), strict=True):
         by_point = grouped(group, "method", "k", "shape")
@@ -63,7 +63,7 @@ def draw_shapes(rows: Sequence[Row], panels: Sequence[Any]) -> None:
 
 
 def draw_scaling(rows: Sequence[Row], panels: Sequence[Any]) -> None:
-    """Answers per second and the 99th percentile of a request's time, by the number of workers."""
+    """Answers per second and percentiles of a request's time, by workers."""
     workers = [row["workers"] for row in rows]
     alone = rows[0]["answers_per_s"] / rows[0]["workers"]
     rates, waits = panels

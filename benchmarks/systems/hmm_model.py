@@ -83,7 +83,10 @@ def sample_texts(model: Any, ids: Tensor, texts: int) -> Tensor:
 
 
 def batches_by_length(texts: Tensor, eos: int) -> list[Tensor]:
-    """Batches of texts of one length each, int64 [texts, length], without the padding after a text's end."""
+    """Batches of texts of one length: int64 [texts, length].
+
+    The padding after a text's end is cut.
+    """
     ended = (texts == eos).cumsum(1)
     lengths = torch.minimum((ended == 0).sum(1) + 1, torch.tensor(texts.shape[1]))
     groups = [texts[lengths == length, :length] for length in range(1, texts.shape[1] + 1)]
@@ -92,7 +95,7 @@ def batches_by_length(texts: Tensor, eos: int) -> list[Tensor]:
 
 @torch.inference_mode()
 def hidden_layers(model: Any, ids: Tensor, batches: Iterable[Tensor]) -> list[Tensor]:
-    """The model's last layer before each token of the batches: [texts, length, width]."""
+    """The model's last layer before each token: [texts, length, width]."""
     layers = []
     for batch in batches:
         sequences = torch.cat([ids.repeat(len(batch), 1), batch], 1)
@@ -101,7 +104,10 @@ def hidden_layers(model: Any, ids: Tensor, batches: Iterable[Tensor]) -> list[Te
 
 
 def cluster_states(layers: Sequence[Tensor], states: int) -> list[Tensor]:
-    """A hidden state for each token, the number of the nearest mean: int64 [texts, length]."""
+    """A hidden state for each token: int64 [texts, length].
+
+    It is the number of the mean nearest to the layer.
+    """
     points = torch.cat([layer.reshape(-1, layer.shape[-1]) for layer in layers])
     centres = k_means(points[torch.randperm(len(points))[: _POINTS * states]], states)
     return [torch.cdist(layer, centres).argmin(-1) for layer in layers]
@@ -177,7 +183,10 @@ def baum_welch_round(model: HiddenMarkovModel, batches: Sequence[Tensor]) -> tup
 def distill(
     language_model: Any, ids: Tensor, batches: Sequence[Tensor], *, states: int, rounds: int
 ) -> tuple[HiddenMarkovModel, float]:
-    """The HMM of a language model's texts, and their likelihood before the last round. Prints that of each round."""
+    """The HMM of a language model's texts, and their likelihood.
+
+    The likelihood is that before the last round. Prints that of each round.
+    """
     with torch.inference_mode():
         hidden = cluster_states(hidden_layers(language_model, ids, batches), states)
         model = initial_model(batches, hidden, vocab_size=language_model.config.vocab_size, states=states)

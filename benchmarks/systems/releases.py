@@ -1,9 +1,10 @@
-"""Stores the version of each compared system, its date, and the newest version of its index.
+"""Stores the version of each compared system and its date.
 
     python -m benchmarks.systems.releases INDEX
 
-INDEX is the address of an index of packages with a JSON API: INDEX/NAME/json. Versions are those of
-`requirements/*.txt`, or what is installed here. Writes results/releases.json and RESULTS.md.
+INDEX is the address of an index of packages with a JSON API: INDEX/NAME/json. The newest version
+of each is stored, too. Versions are those of `requirements/*.txt`, or what is installed here. Writes
+results/releases.json and RESULTS.md.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ _TIMEOUT_S = 30.0
 
 
 def pinned_version(package: str, environment: str) -> str:
-    """The version of an environment's file of requirements; that of this environment if it has no name."""
+    """The version that an environment's file of requirements pins.
+
+    Without a name it is that of this environment.
+    """
     if not environment:
         return version(package).partition("+")[0]
     text = (REQUIREMENTS / f"{environment}.txt").read_text(encoding="utf-8")
@@ -45,7 +49,7 @@ def pinned_version(package: str, environment: str) -> str:
 
 
 def release_dates(index: str, package: str) -> tuple[str, dict[str, str]]:
-    """The newest version of a package, and the date of each version's first file."""
+    """A package's newest version, and the date of each version."""
     with urlopen(f"{index.rstrip('/')}/{package}/json", timeout=_TIMEOUT_S) as answer:
         metadata: dict[str, Any] = json.load(answer)
     uploads = {name: [file["upload_time"] for file in files] for name, files in metadata["releases"].items()}

@@ -1,4 +1,4 @@
-"""The figures of the report show the stored figures, and the table of versions those of the index."""
+"""Plots and the table of versions show the stored figures."""
 
 from __future__ import annotations
 
