@@ -180,20 +180,37 @@ def baum_welch_round(model: HiddenMarkovModel, batches: Sequence[Tensor]) -> tup
     return counts, log_likelihood / sum(map(len, batches))
 
 
-def distill(
-    language_model: Any, ids: Tensor, batches: Sequence[Tensor], *, states: int, rounds: int
-) -> tuple[HiddenMarkovModel, float]:
-    """The HMM of a language model's texts, and their likelihood.
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """An HMM, its number of rounds, and mean log-likelihoods in nats.
 
-    The likelihood is that before the last round. Prints that of each round.
+    log_likelihood  of the texts of the estimation, under the model before the last round
+    held_out        of other texts, under the model
     """
-    with torch.inference_mode():
-        hidden = cluster_states(hidden_layers(language_model, ids, batches), states)
-        model = initial_model(batches, hidden, vocab_size=language_model.config.vocab_size, states=states)
-        for number in range(rounds):
-            model, log_likelihood = baum_welch_round(model, batches)
-            print(f"round {number + 1} of {rounds}: {log_likelihood:.3f} nats a text", flush=True)
-    return model, log_likelihood
+
+    model: HiddenMarkovModel
+    rounds: int
+    log_likelihood: float
+    held_out: float
+
+
+def estimate(
+    model: HiddenMarkovModel, batches: Sequence[Tensor], held_out: Sequence[Tensor], *, rounds: int
+) -> Estimate:
+    """The best estimate by the likelihood of other texts. Prints that of each round.
+
+    A model with many states learns its texts by heart; the rounds end when other texts become less likely.
+    """
+    best: Estimate | None = None
+    for number in range(1, rounds + 1):
+        model, log_likelihood = baum_welch_round(model, batches)
+        result = Estimate(model, number, log_likelihood, baum_welch_round(model, held_out)[1])
+        print(f"round {number}: {log_likelihood:.3f} nats a text, of other texts {result.held_out:.3f}", flush=True)
+        if best is not None and result.held_out <= best.held_out:
+            break
+        best = result
+    assert best is not None, "there is at least one round"
+    return best
 
 
 def main() -> None:
@@ -202,7 +219,7 @@ def main() -> None:
     parser.add_argument("prompt")
     parser.add_argument("--states", type=int, nargs="+", default=[256])
     parser.add_argument("--texts", type=int, default=16_384)
-    parser.add_argument("--rounds", type=int, default=12)
+    parser.add_argument("--rounds", type=int, default=20, help="at most")
     args = parser.parse_args()
     torch.manual_seed(0)
     torch.set_float32_matmul_precision("medium")  # lets oneDNN multiply, which takes half of MKL's time on an AMD EPYC
@@ -212,19 +229,22 @@ def main() -> None:
     sample = sample_texts(language_model, ids, args.texts)
     sampling_s = time.process_time() - start
     held_out, training = sample[::_HELD_OUT], sample[torch.arange(len(sample)) % _HELD_OUT != 0]
-    batches = batches_by_length(training, eos)
+    batches, others = batches_by_length(training, eos), batches_by_length(held_out, eos)
+    layers = hidden_layers(language_model, ids, batches)
     rows = RowStore(RESULT, lambda row: (row["model"], row["states"]))
     for states in args.states:
         start = time.process_time()
-        model, log_likelihood = distill(language_model, ids, batches, states=states, rounds=args.rounds)
+        hidden = cluster_states(layers, states)
+        clustered = initial_model(batches, hidden, vocab_size=language_model.config.vocab_size, states=states)
+        result = estimate(clustered, batches, others, rounds=args.rounds)
         seconds = time.process_time() - start
-        model.save(model_path(args.folder, states))
+        result.model.save(model_path(args.folder, states))
+        arrays = (result.model.initial, result.model.transition, result.model.emission)
         key: Row = {"model": Path(args.folder).resolve().name, "states": states}
         rows.store(key | {
-            "texts": len(training), "tokens": sum(batch.numel() for batch in batches), "rounds": args.rounds,
-            "sampling_s": sampling_s, "seconds": seconds, "log_likelihood": log_likelihood,
-            "held_out": baum_welch_round(model, batches_by_length(held_out, eos))[1],
-            "bytes": sum(array.nbytes for array in (model.initial, model.transition, model.emission)),
+            "texts": len(training), "tokens": sum(batch.numel() for batch in batches), "rounds": result.rounds,
+            "sampling_s": sampling_s, "seconds": seconds, "log_likelihood": result.log_likelihood,
+            "held_out": result.held_out, "bytes": sum(array.nbytes for array in arrays),
             "peak_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * _KIB,
         }, key, length=LENGTH, threads=torch.get_num_threads(), clock="process")  # fmt: skip
     write_report()

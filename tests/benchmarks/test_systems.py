@@ -18,6 +18,7 @@ from benchmarks.systems.hmm_model import (
     HiddenMarkovModel,
     batches_by_length,
     baum_welch_round,
+    estimate,
     initial_model,
     k_means,
 )
@@ -188,6 +189,19 @@ def test_guidance_equals_the_acceptance_of_each_next_token() -> None:
             posterior = beam.hidden * hmm.emission[:, token] / (beam.hidden @ hmm.emission[:, token])
             expected = posterior @ decoder._acceptance_prob(3)[after.progress, kind]
             assert torch.isclose(row[token], expected if token != 4 else torch.tensor(0.0), atol=1e-6)
+
+
+def test_estimation_ends_when_other_texts_become_less_likely() -> None:
+    torch.manual_seed(2)
+    texts, others = (torch.randint(0, 6, (12, 8)) for _ in range(2))
+    start = initial_model([texts], [torch.randint(0, 40, texts.shape)], vocab_size=6, states=40)
+    result = estimate(start, [texts], [others], rounds=30)
+    assert 1 <= result.rounds < 30
+    by_round, model = [], start
+    for _ in range(result.rounds + 1):
+        model, _ = baum_welch_round(model, [texts])
+        by_round.append(baum_welch_round(model, [others])[1])
+    assert result.held_out == pytest.approx(by_round[-2], abs=1e-3) == pytest.approx(max(by_round), abs=1e-3)
 
 
 def test_a_round_of_estimation_makes_texts_likelier() -> None:
