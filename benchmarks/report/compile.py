@@ -6,10 +6,12 @@ import math
 import statistics
 from collections import defaultdict
 from collections.abc import Iterable
+from functools import partial
 from itertools import product
 from typing import Any, Literal
 
 from benchmarks.report.layout import MIB, grouped, median_and_range, picture, section, short_number, table, verdict
+from benchmarks.report.plots import draw_distributions
 
 Run = dict[str, Any]
 Rows = dict[tuple[str, str], list[dict[str, Any]]]  # by case and engine, in the order measured
@@ -19,6 +21,9 @@ ENGINES = tuple(ENGINE_NAMES)
 PEERS = ENGINES[1:]
 PRECOMPUTING = PEERS[:2]  # llguidance computes a mask when it is looked up
 _COUNTS = ("states", "classes", "min_tokens")
+_LOOK_UPS = {  # the curves of the figure: an engine and a figure
+    **{name: (engine, "look_up_p50") for engine, name in ENGINE_NAMES.items()}, "ours, all ids": ("ours", "expand_p50"),
+}  # fmt: skip
 _CANNOT, _NO_FIGURE = "cannot express it", "-"
 NOTES = """
 Milliseconds until the first mask is ready, and peak MiB beyond the loaded vocabulary: the median, with the range if its
@@ -221,6 +226,18 @@ def _errors(run: Run, rows: Rows) -> str:
     return "\n".join(lines) or "None."
 
 
+def _medians(run: Run, rows: Rows, curves: dict[str, tuple[str, str]]) -> dict[str, list[float]]:
+    """The medians of each case that an engine finishes, by curve.
+
+    curves  by name: an engine and a figure
+    """
+    figures = {
+        label: [_figures(rows, case["name"], engine, name) for case in run["cases"]]
+        for label, (engine, name) in curves.items()
+    }
+    return {label: [statistics.median(values) for values in cases if values] for label, cases in figures.items()}
+
+
 def compile_section(run: Run) -> str:
     """Time, memory and look-ups of all engines."""
     rows = grouped(run["rows"], "case", "engine")
@@ -237,7 +254,11 @@ def compile_section(run: Run) -> str:
         "Refusals and failures": _errors(run, rows),
         "Other first tokens": f"{FIRST_TOKENS_NOTES.strip()}\n\n{_first_tokens(run, rows)}",
     }
-    blocks = [block for title, part in parts.items() for block in (f"### {title}", part)]
+    curves = [_medians(run, rows, {name: (engine, "ms") for engine, name in ENGINE_NAMES.items()}),
+              _medians(run, rows, _LOOK_UPS)]  # fmt: skip
+    draw = partial(draw_distributions, curves, ("ms until the first mask", "us of a look-up, median of a walk"))
+    blocks = [picture("compile", "constraints by the time of a compile and a look-up", draw, (9, 3.6), (1, 2))]
+    blocks += [block for title, part in parts.items() for block in (f"### {title}", part)]
     details = (", ".join(versions), f"vocabulary {run['vocabulary']}")
     return section("Cold compile", run, NOTES, *blocks, details=details)
 

@@ -18,6 +18,7 @@ from benchmarks.report.layout import (
     table,
     verdict,
 )  # fmt: skip
+from benchmarks.report.plots import draw_shapes
 
 TIME_MAX = {(16, 4): 0.9, (16, 16): 0.9, (16, 64): 0.9, (512, 4): 0.7, (512, 16): 0.25, (512, 64): 0.1}
 MEMORY_MAX = {(512, 64): 0.2}  # of the other points: 1
@@ -158,7 +159,12 @@ def shapes_section(run: dict[str, Any]) -> str:
     details += [f"{name} {release}" for name, release in run.get("versions", {}).items()]
     title = f"Models of real shapes on {run['device'] or 'the CPU'}"
     notes = SHAPES_NOTES + (f"\nConfigurations changed: {'; '.join(differing)}.\n" if differing else "")
-    return section(title, run, notes, table(head, body), "\n".join(goals), details=details)
+    panels, shapes = len({row["prompt"] for row in run["rows"]}), len(changes)
+    plot = picture(
+        "shapes_cuda" if run["device"] else "shapes_cpu", "the time of a step over that of transformers, by model",
+        partial(draw_shapes, run["rows"]), (4.8 * panels, 1.2 + 0.28 * shapes), (1, panels),
+    )  # fmt: skip
+    return section(title, run, notes, table(head, body), "\n".join(goals), plot, details=details)
 
 
 def _median_of(rows: Sequence[dict[str, Any]], name: str) -> str:

@@ -17,8 +17,10 @@ from benchmarks.report.service import chaos_section, load_section, page_section,
 from benchmarks.report.tasks import (
     commongen_section,
     fashion_section,
+    hmm_section,
     infilling_section,
     policies_section,
+    releases_section,
     truncation_section,
 )
 from benchmarks.runs import COMMITTED, REPORT, RESULTS_DIRECTORY, about, write_json
@@ -29,6 +31,7 @@ Written by `python -m benchmarks.report` from the files under `results/`; [READM
 measured and how.
 """
 SECTIONS = {  # by the name of the file of figures, in the order of the page
+    "releases": releases_section,
     "compile": compile_section,
     "scale": scale_section,
     "ltlf": ltlf_section,
@@ -48,6 +51,7 @@ SECTIONS = {  # by the name of the file of figures, in the order of the page
     "fashion": fashion_section,
     "truncation": truncation_section,
     "commongen": commongen_section,
+    "hmm": hmm_section,
     "infilling": infilling_section,
     "policies": policies_section,
     "declare": declare_section,

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import statistics
+from functools import partial
 from typing import Any
 
-from benchmarks.report.layout import goal_list, section, table
+from benchmarks.report.layout import goal_list, picture, section, table
+from benchmarks.report.plots import draw_scaling, draw_tails
 
 CACHED_MS, OVERHEAD_MS, QUEUE_MS, GROWTH = 5.0, 30.0, 25.0, 1.05
 TAILS = ("p50", "p90", "p99", "most")
@@ -44,17 +46,17 @@ def load_section(run: dict[str, Any]) -> str:
     single, cached, burst, sustained = run["single_client"], run["cached"], run["burst"], run["sustained"]
     clients = f"{sustained['clients']} clients"
     rows = [
-        ["one client: what queue and service add to decoding", single["added_ms"]],
-        ["one client: the whole request", single["request_ms"]],
-        [f"cached POST /compile, {cached['rate']:.0f} a second", cached["ms"]],
-        [f"{sustained['clients']} requests in one instant: overhead, the service's clock", burst["service_ms"]],
-        [f"{clients}: overhead, the service's clock", sustained["service_ms"]],
-        [f"{clients}: overhead, the client's clock", sustained["client_ms"]],
-        [f"{clients}: waiting in the queue", sustained["queue_ms"]],
-        [f"{clients}: the whole request", sustained["request_ms"]],
+        ("one client: what queue and service add to decoding", single["added_ms"]),
+        ("one client: the whole request", single["request_ms"]),
+        (f"cached POST /compile, {cached['rate']:.0f} a second", cached["ms"]),
+        (f"{sustained['clients']} requests in one instant: overhead, the service's clock", burst["service_ms"]),
+        (f"{clients}: overhead, the service's clock", sustained["service_ms"]),
+        (f"{clients}: overhead, the client's clock", sustained["client_ms"]),
+        (f"{clients}: waiting in the queue", sustained["queue_ms"]),
+        (f"{clients}: the whole request", sustained["request_ms"]),
     ]
     if sustained.get("first_step_ms"):
-        rows.append([f"{clients}: the first step of a stream", sustained["first_step_ms"]])
+        rows.append((f"{clients}: the first step of a stream", sustained["first_step_ms"]))
     memory = [
         [name, f"{sizes['warm_mib']:.0f}", f"{sizes['end_mib']:.0f}", f"{sizes['ratio']:.3f}"]
         for name, sizes in sustained["memory"].items()
@@ -62,6 +64,7 @@ def load_section(run: dict[str, Any]) -> str:
     return section(
         "The service under load", run, LOAD_NOTES,
         table(["milliseconds", *TAILS], ([title, *(f"{tails[name]:.1f}" for name in TAILS)] for title, tails in rows)),
+        picture("load", "percentiles of the times under load", partial(draw_tails, rows, TAILS), (8, 3.2)),
         _load_outcomes(run),
         table(["MiB held by", "after warm-up", "at the end", "ratio"], memory),
         _load_goals(run),
@@ -129,7 +132,9 @@ def scaling_section(run: dict[str, Any]) -> str:
     ]  # fmt: skip
     head = ["workers", "callers", "answers/s", "times one", "p50, s", "p99, s", "jobs of a worker", "failed"]
     details = [f"{run['seconds']:.0f} s a row", f"load average of {run['load']:.0f} before"]
-    return section("Several workers behind one queue", run, SCALING_NOTES, table(head, rows), details=details)
+    draw = partial(draw_scaling, run["rows"])
+    plot = picture("scaling", "answers per second and times of requests, by workers", draw, (8, 3), (1, 2))
+    return section("Several workers behind one queue", run, SCALING_NOTES, table(head, rows), plot, details=details)
 
 
 def chaos_section(run: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from functools import partial
 from itertools import product
 from typing import Any
 
-from benchmarks.report.layout import grouped, picture, section, table, verdict
+from benchmarks.report.layout import MIB, grouped, picture, section, short_number, table, verdict
 from benchmarks.runs import Row
 
 PAPER = {("CNN", 0): (91.03, 64.09), ("CNN-LSTM", 0): (94.07, 74.69), ("abs", 10): (95.56, 80.66)}
@@ -71,6 +71,17 @@ much again as the story's tokens. "whole": the share of answers that match the r
 (sacrebleu) and ROUGE-L (rouge-score) of the completed story against the original. All on the same model, each in a
 process of its own. "prepare", "answer": medians in ms, and their mean over all shares. The stories models were trained
 on this corpus: the figures compare systems, and say nothing about the models.
+"""
+HMM_NOTES = """
+The HMMs of the look-ahead decoder. Ctrl-G's distillation initializes the states as clusters of the model's hidden
+states at the tokens of sampled texts; then Baum-Welch over all of them. "nats": the mean log-likelihood of a text, with
+its end or up to {length} tokens, of the texts of the estimation and of others that the model wrote. Times are those of
+the processor, "sampling" that of all texts once; "peak" is the resident set of the process, with model and texts.
+Ctrl-G's published HMMs have 32,768 states.
+"""
+RELEASES_NOTES = """
+The systems that the other sections compare with, and the newest version that the index of packages had on that date.
+Constrained beam search moved from transformers to its Hub, hence an older version. "The models of all" is PyTorch.
 """
 INFILLING_PANELS = (("coverage", 100, "answers that match, %"), ("bleu_4", 1, "BLEU-4"))
 Scores = dict[tuple[str, int], list[Row]]  # by system and number of beams
@@ -239,6 +250,28 @@ def _commongen_cells(row: dict[str, Any]) -> list[str]:
         *("" if row["errors"] else f"{row[name]:.0f}" for name in ("prepare_ms", "answer_ms")),
         str(row["errors"]) if row["errors"] else "",
     ]  # fmt: skip
+
+
+def hmm_section(run: dict[str, Any]) -> str:
+    """Size, time and likelihood of each HMM."""
+    head = ["model", "states", "texts", "tokens", "rounds", "sampling, s", "estimation, s", "HMM, MiB", "peak, MiB",
+            "nats", "nats, other texts"]  # fmt: skip
+    body = [
+        [row["model"], *(f"{row[name]:,}" for name in ("states", "texts", "tokens", "rounds")),
+         *(f"{row[name]:.0f}" for name in ("sampling_s", "seconds")),
+         *(short_number(row[name] / MIB) for name in ("bytes", "peak_bytes")),
+         *(f"{row[name]:.1f}" for name in ("log_likelihood", "held_out"))]
+        for row in run["rows"]
+    ]  # fmt: skip
+    return section("Hidden Markov models", run, HMM_NOTES.format(length=run["length"]), table(head, body))
+
+
+def releases_section(run: dict[str, Any]) -> str:
+    """The version of each system, with its date."""
+    head = ("system", "package", "version", "released", "newest", "released")
+    fields = ("system", "package", "version", "released", "newest", "newest_released")
+    body = [[row[name] for name in fields] for row in run["rows"]]
+    return section("Versions of the other systems", run, RELEASES_NOTES, table(head, body))
 
 
 def infilling_section(run: dict[str, Any]) -> str:

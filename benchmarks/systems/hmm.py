@@ -28,6 +28,7 @@ class SpellingAutomaton:
 
     output       by node: the concepts of which a spelling ends there
     transitions  by node: the next node by token; a missing token leads to ROOT
+    kind         by node: a number that nodes with the same transitions share, from 0 for ROOT
     """
 
     def __init__(self, spellings: list[list[tuple[int, ...]]]) -> None:
@@ -53,6 +54,8 @@ class SpellingAutomaton:
                 fail[child] = self.transitions[fail[node]].get(token, ROOT)
                 self.transitions[node][token] = child
                 queue.append(child)
+        kinds: dict[frozenset[tuple[int, int]], int] = {}
+        self.kind = [kinds.setdefault(frozenset(edges.items()), len(kinds)) for edges in self.transitions]
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +78,14 @@ class HmmBeam:
 class HmmSearch:
     """Beam search guided by the HMM of the folder's model. `hmm_model.py` estimates the HMM beforehand."""
 
-    def __init__(self, beams: int) -> None:
-        self._beams = beams
+    def __init__(self, beams: int, states: int) -> None:
+        self._beams, self._states = beams, states
 
     def open(self, folder: str) -> None:
         self._model, self._tokenizer = load_model(folder)
         self._eos = int(self._tokenizer.eos_token_id)
-        self._hmm = HiddenMarkovModel.load(model_path(folder))
+        self._hmm = HiddenMarkovModel.load(model_path(folder, self._states))
+        self._emission_by_token = self._hmm.emission.T.contiguous()
 
     def constrain(self, constraint: TextConstraint) -> None:
         if not constraint.concepts:
@@ -104,51 +108,56 @@ class HmmSearch:
         return self._concepts if self._ordered else (1 << self._concepts) - 1
 
     def _acceptance_prob(self, left: int) -> Tensor:
-        """p(a|progress, node, hidden state) with `left` tokens left: [progress, nodes, H].
+        """p(a|progress, kind, hidden state) with `left` tokens left: [progress, kinds, H].
 
-        The hidden state is that of the last token.
+        The hidden state is that of the last token. Nodes of one kind accept the same texts, so they share a row.
         """
-        hmm, nodes = self._hmm, len(self._spellings.transitions)
+        hmm, kinds = self._hmm, max(self._spellings.kind) + 1
         while len(self._acceptance) <= left:
             if not self._acceptance:
-                self._acceptance.append(torch.zeros(self._complete + 1, nodes, len(hmm.initial)))
+                self._acceptance.append(torch.zeros(self._complete + 1, kinds, len(hmm.initial)))
                 continue
             self._acceptance.append(self._by_next_state(self._acceptance[-1]) @ hmm.transition.T)
         return self._acceptance[left]
 
     def _by_next_state(self, then: Tensor) -> Tensor:
-        """The probability by the next token's hidden state: [progress, nodes, H].
+        """The probability by the next token's hidden state: [progress, kinds, H].
 
         Almost all tokens lead to ROOT without progress, so their sum is computed once and the others are corrections.
 
-        then  [progress, nodes, H]  the probability after the next token
+        then  [progress, kinds, H]  the probability after the next token
         """
-        emission, spellings = self._hmm.emission, self._spellings
+        emission, spellings = self._emission_by_token, self._spellings
         base = then[:, ROOT]  # [progress, H]
 
         def correction(token: int, node: int) -> Tensor:
             after = [self._advance(progress, spellings.output[node]) for progress in range(self._complete + 1)]
-            return emission[:, token] * (then[after, node] - base)
+            return emission[token] * (then[after, spellings.kind[node]] - base)
 
         at_root = {token: correction(token, node) for token, node in spellings.transitions[ROOT].items()}
         prob = torch.empty_like(then)
-        prob[:] = (base * (1 - emission[:, self._eos]) + sum(at_root.values(), torch.zeros_like(base)))[:, None]
-        prob[self._complete] += emission[:, self._eos]
-        for source, edges in enumerate(spellings.transitions):
+        prob[:] = (base * (1 - emission[self._eos]) + sum(at_root.values(), torch.zeros_like(base)))[:, None]
+        prob[self._complete] += emission[self._eos]
+        for kind, edges in dict(zip(spellings.kind, spellings.transitions, strict=True)).items():
             for token, node in edges.items():
                 if node != spellings.transitions[ROOT].get(token, ROOT):
-                    prob[:, source] += correction(token, node) - at_root.get(token, torch.zeros_like(base))
+                    prob[:, kind] += correction(token, node) - at_root.get(token, torch.zeros_like(base))
         return prob
 
-    def _log_acceptance(self, beam: HmmBeam, left: int) -> Tensor:
-        """log p_HMM(a | tokens, next token) for each next token: [V]. After it, `left` tokens are left."""
-        hmm, spellings, then = self._hmm, self._spellings, self._acceptance_prob(left)
-        emitted = beam.hidden @ hmm.emission
-        joint = (beam.hidden * then[beam.progress, ROOT]) @ hmm.emission
-        for token, node in (spellings.transitions[ROOT] | spellings.transitions[beam.node]).items():
-            acceptance = then[self._advance(beam.progress, spellings.output[node]), node]
-            joint[token] = (beam.hidden * hmm.emission[:, token]) @ acceptance
-        joint[self._eos] = emitted[self._eos] if beam.progress == self._complete else 0.0
+    def _log_acceptance(self, beams: list[HmmBeam], left: int) -> Tensor:
+        """The log-prob of acceptance after each next token: [beams, V].
+
+        It is log p_HMM(a | tokens, next token). After the next token, `left` tokens are left.
+        """
+        spellings, then = self._spellings, self._acceptance_prob(left)
+        hidden = torch.stack([beam.hidden for beam in beams])
+        at_root = hidden * then[[beam.progress for beam in beams], ROOT]
+        emitted, joint = (torch.cat((hidden, at_root)) @ self._hmm.emission).chunk(2)
+        for row, beam in enumerate(beams):
+            for token, node in (spellings.transitions[ROOT] | spellings.transitions[beam.node]).items():
+                acceptance = then[self._advance(beam.progress, spellings.output[node]), spellings.kind[node]]
+                joint[row, token] = (beam.hidden * self._emission_by_token[token]) @ acceptance
+            joint[row, self._eos] = emitted[row, self._eos] if beam.progress == self._complete else 0.0
         return (joint / emitted).log()
 
     def _extend(self, beam: HmmBeam, token: int, log_prob: float) -> HmmBeam:
@@ -156,7 +165,7 @@ class HmmSearch:
         if token == self._eos:
             return HmmBeam(beam.tokens, log_prob, beam.progress, ROOT, True, beam.hidden)
         node = self._spellings.transitions[beam.node].get(token, ROOT)
-        posterior = beam.hidden * hmm.emission[:, token]
+        posterior = beam.hidden * self._emission_by_token[token]
         hidden = (posterior / posterior.sum()) @ hmm.transition
         progress = self._advance(beam.progress, self._spellings.output[node])
         return HmmBeam((*beam.tokens, token), log_prob, progress, node, False, hidden)
@@ -170,7 +179,7 @@ class HmmSearch:
         finished_beams: list[HmmBeam] = []
         for left in reversed(range(max_tokens)):
             log_probs = torch.log_softmax(logits, -1) + torch.tensor([[beam.log_prob] for beam in beams])
-            guided = log_probs + torch.stack([self._log_acceptance(beam, left) for beam in beams])
+            guided = log_probs + self._log_acceptance(beams, left)
             scores, flat = guided.nan_to_num(-torch.inf).flatten().topk(min(2 * self._beams, guided.numel()))
             parents, tokens = flat // guided.shape[1], flat % guided.shape[1]
             extensions = [

@@ -32,6 +32,7 @@ from benchmarks.systems.catalogue import ENVIRONMENTS, SYSTEMS, Entry
 
 ROOT = Path(__file__).resolve().parents[2]
 START_S_MAX = 300.0
+WALL_TIMES_MAX = 15  # a limit of processor time is also one of this multiple of wall time
 TIMEOUTS_MAX = 3  # consecutive timeouts after which a system gets no more questions
 Question = tuple[TextConstraint, str, int]  # with the prompt and the budget in tokens
 
@@ -64,14 +65,19 @@ def python_of(environment: str) -> Path:
 
 
 class SystemProcess:
-    """A system's process, which the first question starts. A question also restarts it after it died or was ended."""
+    """A system's process, which the first question starts. A question also restarts it after it died or was ended.
 
-    def __init__(self, entry: Entry, folder: str, threads: int, seconds_max: float) -> None:
+    seconds_max  for an answer, by the clock
+    clock        of the answers' times, one of CLOCKS
+    """
+
+    def __init__(self, entry: Entry, folder: str, threads: int, *, seconds_max: float, clock: str = "wall") -> None:
         self._command = [
             str(python_of(entry.environment)), "-m", "benchmarks.systems.child", entry.class_path,
             json.dumps(dict(entry.options)),
-            folder,
+            folder, clock,
         ]  # fmt: skip
+        self._is_wall_time = clock == "wall"
         self._environment = os.environ | {
             "OMP_NUM_THREADS": str(threads), "OMP_WAIT_POLICY": "PASSIVE", "PYTHONPATH": str(ROOT),
             "PYTHONWARNINGS": "ignore", "TRANSFORMERS_VERBOSITY": "error", "TOKENIZERS_PARALLELISM": "false",
@@ -121,13 +127,30 @@ class SystemProcess:
             lines = self._stderr.read().strip().splitlines() or ["it printed nothing"]
             raise SystemUnavailable(lines[-1]) from failure
 
+    def _processor_s(self) -> float:
+        """The processor time of the process so far."""
+        assert self._child is not None
+        fields = Path(f"/proc/{self._child.pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")  # utime and stime
+
     def _read_line(self, seconds_max: float) -> dict[str, Any]:
         """The next line. Raises queue.Empty after the time limit, EOFError if the process has ended."""
-        line = self._lines.get(timeout=seconds_max)
+        line = self._lines.get(timeout=seconds_max) if self._is_wall_time else self._read_line_by_processor(seconds_max)
         if not line:
             raise EOFError
         fields: dict[str, Any] = json.loads(line)
         return fields
+
+    def _read_line_by_processor(self, seconds_max: float) -> str:
+        """The next line within a processor time. Raises queue.Empty."""
+        start, wall_end = self._processor_s(), time.perf_counter() + WALL_TIMES_MAX * seconds_max
+        while True:
+            left = seconds_max - (self._processor_s() - start)
+            try:
+                return self._lines.get(timeout=max(0.1, left))
+            except queue.Empty:
+                if left <= 0 or time.perf_counter() > wall_end:
+                    raise
 
     def end(self) -> None:
         """End the process, if there is one."""
@@ -150,9 +173,11 @@ def _forward_lines(child: subprocess.Popen[str], lines: queue.Queue[str]) -> Non
     lines.put("")
 
 
-def run_system(entry: Entry, folder: str, threads: int, seconds_max: float = 60.0) -> closing[SystemProcess]:
+def run_system(
+    entry: Entry, folder: str, threads: int, *, seconds_max: float = 60.0, clock: str = "wall"
+) -> closing[SystemProcess]:
     """A system for the duration of a `with` statement. Raises SystemUnavailable, here or at the first question."""
-    return closing(SystemProcess(entry, folder, threads, seconds_max))
+    return closing(SystemProcess(entry, folder, threads, seconds_max=seconds_max, clock=clock))
 
 
 def progress_bars() -> Progress:
@@ -167,11 +192,13 @@ class Questioner:
     threads      of a system's process
     seconds_max  for one answer and the preparation of its constraint
     progress     shows the answers of each system
+    clock        of the times, one of CLOCKS
     """
 
     threads: int
     seconds_max: float
     progress: Progress
+    clock: str = "wall"
 
     def answers(
         self, title: str, system: str, folder: str, questions: Sequence[Question], warm_up: Question | None = None
@@ -183,7 +210,9 @@ class Questioner:
         bar = self.progress.add_task(title, total=len(questions))
         answers = []
         try:
-            with run_system(SYSTEMS[system], folder, self.threads, self.seconds_max) as process:
+            with run_system(
+                SYSTEMS[system], folder, self.threads, seconds_max=self.seconds_max, clock=self.clock
+            ) as process:
                 if warm_up is not None:
                     process.ask(*warm_up)
                 for question in questions:
@@ -206,7 +235,7 @@ def ask_systems(
 ) -> None:
     """Measure and store the rows of a task, then write RESULTS.md."""
     with progress_bars() as progress:
-        run(args, Questioner(args.threads, seconds_max, progress))
+        run(args, Questioner(args.threads, seconds_max, progress, args.clock))
     write_report()
 
 

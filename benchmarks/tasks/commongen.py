@@ -137,11 +137,12 @@ def run(args: argparse.Namespace, questioner: Questioner) -> None:
                 if answers is not None:
                     published = rows.run().get("published") or published_scores(args.shared)
                     row = commongen_row(key, folder, sets, answers, ordered=ordered)
-                    rows.store(row, key, threads=args.threads, max_tokens=MAX_TOKENS, published=published)
+                    fields = {"threads": args.threads, "clock": args.clock, "max_tokens": MAX_TOKENS}
+                    rows.store(row, key, **fields, published=published)
 
 
 def main() -> None:
-    parser = parser_of(__doc__, threads=2)
+    parser = parser_of(__doc__, threads=2, clock=True)
     parser.add_argument("--models", nargs="+", choices=[*PROMPTS, OTHER], default=list(PROMPTS))
     add_system_arguments(parser, USUAL_SYSTEMS)
     parser.add_argument("--sets", type=int, default=100)

@@ -76,11 +76,11 @@ def run(args: argparse.Namespace, questioner: Questioner) -> None:
                     continue
                 answers = questioner.answers(f"{model}, {share:.0%}, {system}", system, folder, questions)
                 if answers is not None:
-                    rows.store(infilling_row(key, stories, answers), key, threads=args.threads)
+                    rows.store(infilling_row(key, stories, answers), key, threads=args.threads, clock=args.clock)
 
 
 def main() -> None:
-    parser = parser_of(__doc__, threads=2)
+    parser = parser_of(__doc__, threads=2, clock=True)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     add_system_arguments(parser, USUAL_SYSTEMS)
     parser.add_argument("--stories", type=int, default=50)

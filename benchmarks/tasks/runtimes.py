@@ -33,7 +33,7 @@ BEAMS = (4, 8, 16, 32, 64, 128)
 METHODS: dict[str, tuple[str, Mapping[str, object]]] = {  # the system, and further options of it
     "ours": ("ours, 16 beams", {}),
     "ours, abs": ("ours, 16 beams", {"algorithm": "abs"}),
-    "HMM": ("HMM, 16 beams", {}),
+    "HMM": ("HMM, 256 states, 16 beams", {}),
     "no constraint": ("no constraint, 16 beams", {}),
 }
 USUAL_BEAMS = 16

@@ -86,11 +86,11 @@ def run(args: argparse.Namespace, questioner: Questioner) -> None:
         if rows.find(key | {"patterns": len(shortest)}) is None or args.again:
             row = truncation_row(system, shortest, questioner)
             if row is not None:
-                rows.store(row, key, threads=args.threads, tokens_min=sorted(shortest.values()))
+                rows.store(row, key, threads=args.threads, clock=args.clock, tokens_min=sorted(shortest.values()))
 
 
 def main() -> None:
-    parser = parser_of(__doc__, shared=False, threads=2)
+    parser = parser_of(__doc__, shared=False, threads=2, clock=True)
     add_system_arguments(parser, USUAL_SYSTEMS)
     parser.add_argument("--patterns", type=int, default=100)
     ask_systems(run, parser.parse_args(), SECONDS_MAX)

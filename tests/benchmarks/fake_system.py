@@ -28,6 +28,10 @@ class Fake:
     def answer(self, prompt: str, max_tokens: int) -> str:
         if self._pattern == "slow":
             time.sleep(60)
+        if self._pattern == "brief":
+            time.sleep(1.5)
+        while self._pattern == "busy":
+            pass
         if self._pattern == "die":
             os._exit(3)
         return f"{self._mark}{prompt} {self._pattern} {max_tokens} {self._prepared}"

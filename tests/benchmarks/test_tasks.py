@@ -53,7 +53,7 @@ class ScriptedDecoder:
 
 def test_every_budget_is_measured_and_its_answers_are_judged(monkeypatch: pytest.MonkeyPatch) -> None:
     decoder = ScriptedDecoder()
-    monkeypatch.setattr("benchmarks.systems.process.run_system", lambda *_: contextlib.nullcontext(decoder))
+    monkeypatch.setattr("benchmarks.systems.process.run_system", lambda *_, **__: contextlib.nullcontext(decoder))
     progress = Progress(disable=True)
     row = truncation_row("XGrammar", {"a?b": 2, "ab": 4}, Questioner(1, 1.0, progress))
     assert row is not None and progress.finished
