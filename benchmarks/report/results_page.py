@@ -13,7 +13,14 @@ from benchmarks.report.grammars import grammars_section
 from benchmarks.report.maskbench import checks_section, compiles_section, maskbench_section
 from benchmarks.report.quality import beam_widths_section, json_forms_section, quality_section
 from benchmarks.report.readme import write_readme
-from benchmarks.report.service import chaos_section, load_section, page_section, queue_section, scaling_section
+from benchmarks.report.service import (
+    chaos_section,
+    load_section,
+    page_section,
+    published_section,
+    queue_section,
+    scaling_section,
+)
 from benchmarks.report.tasks import (
     commongen_section,
     fashion_section,
@@ -57,6 +64,7 @@ SECTIONS = {  # by the name of the file of figures, in the order of the page
     "declare": declare_section,
     "runtimes": runtimes_section,
     "load": load_section,
+    "published": published_section,
     "queue": queue_section,
     "scaling": scaling_section,
     "chaos": chaos_section,

@@ -34,6 +34,12 @@ One API process, one server and the workers on this machine. A worker has four g
 for some two seconds, as for a device of its own: what is lost against one worker is the service's. Jobs of a worker:
 those of the workers with the fewest and the most.
 """
+PUBLISHED_NOTES = """
+Nothing in this table was measured here: these are figures that developers of vLLM published with their changes, on
+GPUs that they mostly do not name, with models over 1,000 times as large as the built-in one. They show what continuous
+batching gives on such hardware, and what constraints cost there. vLLM was not run beside this service, which would need
+a GPU.
+"""
 PAGE_NOTES = """
 From a clone to an answer in the page, on a machine that has only Python, make and git: the machine's time, and the time
 for typing at the speed of people of average skill, 32.5 words a minute for copied commands and 19 for the composed
@@ -98,6 +104,19 @@ def _load_goals(run: dict[str, Any]) -> str:
         (f"no process grows by more than {GROWTH - 1:.0%}", growth <= GROWTH),
         ("every answer satisfies", sustained["violations"] == 0),
     ))  # fmt: skip
+
+
+def published_section(run: dict[str, Any]) -> str:
+    """Throughputs that others published, each with its source."""
+    head = ("source", "date", "model", "load", "method", "requests/s", "tokens/s", "ms for a token")
+    body = [
+        [f"[{row['source']}]({row['url']})", row["date"], row["model"], row["load"], row["method"],
+         f"{row['requests_per_s']:.1f}", f"{row['tokens_per_s']:,}",
+         "" if row["token_ms"] is None else f"{row['token_ms']:.1f}"]
+        for row in run["rows"]
+    ]  # fmt: skip
+    title, read = "Published figures of vLLM (theirs)", f"Read on {run['date']}."
+    return "\n\n".join((f"## {title}", read, PUBLISHED_NOTES.strip(), table(head, body))) + "\n"
 
 
 def queue_section(run: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from benchmarks.report.service import load_section, queue_section, scaling_section
+from benchmarks.report.service import load_section, published_section, queue_section, scaling_section
 from benchmarks.service import load, queue, scaling
 
 SHORT = {"requests": 3, "rate": 50.0, "cached_seconds": 1.0, "callers": 60, "clients": 10, "seconds": 3.0, "ramp": 0.5}
@@ -90,3 +90,14 @@ def test_the_answer_checks_reject_wrong_answers() -> None:
     rng = random.Random(1)
     assert not any(request.satisfies("") for request in (load.cold_request(rng), *load.common_requests(4, rng)))
     assert load.percentiles([3.0, 1.0, 2.0])["p50"] == 2.0
+
+
+def test_published_figures_name_their_sources() -> None:
+    row = {
+        "source": "a/b#1", "url": "https://example.org", "date": "2025-01-01", "model": "m", "load": "l", "method": "n",
+        "requests_per_s": 4.32, "tokens_per_s": 2212, "token_ms": None,
+    }  # fmt: skip
+    text = published_section({"date": "2026-01-01", "rows": [row, row | {"token_ms": 8.64}]})
+    assert "(theirs)" in text
+    begin = "| [a/b#1](https://example.org) | 2025-01-01 | m | l | n | 4.3 | 2,212 |"
+    assert [line for line in text.splitlines() if "example" in line] == [f"{begin}  |", f"{begin} 8.6 |"]
