@@ -73,10 +73,14 @@ def _generate_and_slide_back(page: Page) -> None:
             new MutationObserver(() => grown.push(plane.children.length)).observe(plane, { childList: true });
         }"""
     )
-    page.get_by_role("button", name="Generate").click()
-    expect(page.locator("#lattice")).to_have_class(IS_DONE)
-    grown = page.evaluate("grown")
-    assert len(set(grown)) > 2, f"it grows as events come in: {grown}"
+    for _ in range(3):  # a busy browser draws all events at once
+        page.get_by_role("button", name="Generate").click()
+        expect(page.locator("#lattice")).to_have_class(IS_DONE)
+        grown = page.evaluate("grown")
+        if len(set(grown)) > 2:
+            break
+    else:
+        pytest.fail(f"it does not grow as events come in: {grown}")
     tab(page, "Beams")
     expect(page.locator(".beam.chosen").last).to_be_visible()
     token_text = page.locator(".tokens-text").text_content() or ""
