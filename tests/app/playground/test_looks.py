@@ -10,6 +10,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from tests.app.playground.chromium import PHONE, WIDE, Scheme, accessibility_violations, open_page
 from tests.app.playground.shell import tab, visit
+from tests.servers.processes import until
 from tests.servers.service_process import ServiceProcess
 
 PAGE_BYTES_MAX = 2_000_000
@@ -73,8 +74,10 @@ def _generate_and_slide_back(page: Page) -> None:
             new MutationObserver(() => grown.push(plane.children.length)).observe(plane, { childList: true });
         }"""
     )
-    for _ in range(3):  # a busy browser draws all events at once
+    for _ in range(3):  # a busy browser may draw all events at once
+        page.evaluate("grown.length = 0")
         page.get_by_role("button", name="Generate").click()
+        until(lambda: page.evaluate("grown.length"), "it is drawn")
         expect(page.locator("#lattice")).to_have_class(IS_DONE)
         grown = page.evaluate("grown")
         if len(set(grown)) > 2:
