@@ -15,7 +15,7 @@ from transformers.pytorch_utils import Conv1D
 
 WEIGHTS, CONFIG = "adapter_model.safetensors", "adapter_config.json"
 PREFIX = "base_model.model."
-_BLOCK = re.compile(r"\.(h|layers)\.")
+_BLOCK = re.compile(r"\.(h|layers|blocks)\.")
 RANK, ALPHA = 2, 8.0
 
 

@@ -118,6 +118,9 @@ SHAPES: dict[str, Shape] = {
         "model_type": "olmo2", "vocab_size": 100_352, "hidden_size": 2048, "intermediate_size": 8192,
         "num_hidden_layers": 16, "num_attention_heads": 16, "max_position_embeddings": 4096,
     }),
+    "bloom-560m": Shape("o200k_base", {
+        "model_type": "bloom", "vocab_size": 250_880, "hidden_size": 1024, "n_layer": 24, "n_head": 16,
+    }),
     "lfm2-350m": Shape("cl100k_base", {
         "model_type": "lfm2", "vocab_size": 100_352, "hidden_size": 1024, "intermediate_size": 6656,
         "num_hidden_layers": 16, "num_attention_heads": 16, "num_key_value_heads": 8,

@@ -14,6 +14,7 @@ from transformers import DynamicCache, PreTrainedModel
 from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from decoding.model.loading import ROPE_BY_LENGTH, has_reduced_precision, rope_types
+from decoding.model.own_attention import has_own_attention, replace_attention, restore_attention
 from decoding.model.plain_cache import PlainReader
 from decoding.model.protocol import StepInput
 from decoding.model.shared_prefix import SharedReader
@@ -33,14 +34,20 @@ def enable_prefix_sharing(
     # the first one raises where a mask hides a token, the second makes the library's masks unchecked.
     before = model.config._attn_implementation
     try:
-        library = _require_exchangeable_attention(model)
-        model.set_attn_implementation(shared_prefix(library, checked=True))
-        _require_keys_and_values_only(model, plain_reader)
-        model.set_attn_implementation(shared_prefix(library))
+        _require_rows_apart(model)
+        if has_own_attention(model):
+            _require_keys_and_values_only(model, plain_reader)
+            replace_attention(model, str(before))
+        else:
+            library = _require_exchangeable_attention(model)
+            model.set_attn_implementation(shared_prefix(library, checked=True))
+            _require_keys_and_values_only(model, plain_reader)
+            model.set_attn_implementation(shared_prefix(library))
         reader = SharedReader(model)
         _require_equal(model, plain_reader, reader, tolerance)
         reader.find_multiple()
     except Exception as error:  # of any foreign architecture, which the plain reader then serves
+        restore_attention(model)
         if model.config._attn_implementation != before:
             model.set_attn_implementation(before)
         return None, f"{type(error).__name__}: {error}"
@@ -49,16 +56,19 @@ def enable_prefix_sharing(
 
 def _require_exchangeable_attention(model: PreTrainedModel) -> str:
     """The name of the library's attention that the model has."""
-    # Declarations of the model itself, which cost no forward pass.
-    config = model.config.get_text_config()
     library = _OWN_NAMES.get(str(model.config._attn_implementation))
     if library is None or not model.is_backend_compatible():
         raise PrefixSharingUnsupported("its attention cannot be exchanged")
+    return library
+
+
+def _require_rows_apart(model: PreTrainedModel) -> None:
+    """Require log-probs of single rows, which depend on no other row. The model declares it, without a pass."""
+    config = model.config.get_text_config()
     if "logits_to_keep" not in inspect.signature(model.forward).parameters:
         raise PrefixSharingUnsupported("it gives the log-probs of all tokens or none")
     if kinds := ROPE_BY_LENGTH & rope_types(getattr(config, "rope_parameters", None)):
         raise PrefixSharingUnsupported(f"its positions are stretched by the longest row ({', '.join(kinds)})")
-    return library
 
 
 def _require_keys_and_values_only(model: PreTrainedModel, plain_reader: PlainReader) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,6 +17,7 @@ from transformers import PreTrainedModel
 from decoding.model.adapters import apply_adapters
 from decoding.model.chunked_feed import ChunkedFeed, piece_bytes, piece_rows
 from decoding.model.cpu_layers import OneDnnLinear, activation_bytes, layer_widths, rows_computed
+from decoding.model.own_attention import attend_through, has_own_attention
 from decoding.model.prefix_tree import PrefixTree, slots_at_most
 from decoding.model.prompt_cache import PromptCache, chunk_keys
 from decoding.model.protocol import Scores, StepInput
@@ -31,7 +33,9 @@ _VECTOR = 32  # elements that the CPU's elementwise loops take at once; they may
 
 
 class SharedReader:
-    """Reads generations as prefix trees. The model's attention must be a `tree_attention.shared_prefix`.
+    """Reads generations as prefix trees.
+
+    The model's attention must be a `tree_attention.shared_prefix`, or replaced by `own_attention.replace_attention`.
 
     rows_multiple     each pass has a multiple of this many rows, padded where necessary
     rows_independent  whether a row's log-probs are then the same, to the last bit, whatever other rows the pass has.
@@ -47,10 +51,9 @@ class SharedReader:
         self._model = model
         config = model.config.get_text_config()
         self._vocab_size = int(config.vocab_size)
-        heads = int(getattr(config, "num_attention_heads", 1))
-        self._group = heads // int(getattr(config, "num_key_value_heads", None) or heads)  # heads that share keys
-        self._heads, self._window = heads, getattr(config, "sliding_window", None)
-        self._writes_scores = False  # set by the first pass
+        self._window = getattr(config, "sliding_window", None)
+        self._has_own_attention = has_own_attention(model)
+        self._heads, self._group, self._fills_heads = 1, 1, False  # as in `Pass`; set by the first one
         self.rows_multiple = 1
         self.rows_independent = False
         self.scores_padding = True
@@ -126,9 +129,9 @@ class SharedReader:
         # The bias, and what it is made of; within a window once more.
         is_cut = self._window is not None and self._window < prompt_tokens + max_tokens
         sees = fed * (prompt_tokens + slots) * ((1 + self._group) * number + 2) * (1 + is_cut)
-        scored = self._heads * _SCORE_BYTES if self._writes_scores else 0  # for each pair
+        scored = self._heads * _SCORE_BYTES if self._fills_heads else 0  # for each pair
         sees += fed * (prompt_tokens + slots) * scored
-        if chunk < prompt_tokens or is_cut or self._writes_scores:  # the library may write the scores of each head, too
+        if chunk < prompt_tokens or is_cut or self._fills_heads:  # the library may write the scores of each head, too
             sees = max(sees, chunk * prompt_tokens * (4 + (2 + self._group + self._heads) * number + scored))
         piece = piece_bytes(rows, max_tokens, self._vocab_size)
         # The log-probs of rows that fill a pass are in memory until the step ends; the logits were, too, before them.
@@ -193,17 +196,14 @@ class SharedReader:
         keep  after which of them: the last N, or those at positions int64 [N]; 0: all
         """
         shared_pass = Pass(parts, fill, ids.device)
-        with apply_adapters([*((part.adapter, part.rows) for part in parts), ("", fill)]):
-            out = self._model(
-                input_ids=ids,
-                position_ids=shared_pass.positions,
-                attention_mask=shared_pass.no_mask,
-                use_cache=False,
-                return_dict=True,
-                logits_to_keep=keep,
-                shared_pass=shared_pass,
-            )
-        self._writes_scores |= shared_pass.writes_scores
+        options: dict[str, Any] = {"position_ids": shared_pass.positions}
+        if not self._has_own_attention:
+            options |= {"attention_mask": shared_pass.no_mask, "shared_pass": shared_pass}
+        adapters = [*((part.adapter, part.rows) for part in parts), ("", fill)]
+        with apply_adapters(adapters), attend_through(shared_pass):
+            out = self._model(input_ids=ids, use_cache=False, return_dict=True, logits_to_keep=keep, **options)
+        self._heads, self._group = shared_pass.heads, shared_pass.group
+        self._fills_heads = shared_pass.fills_heads
         return _log_probs(out.logits[0].float())
 
 

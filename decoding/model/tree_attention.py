@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -22,6 +21,7 @@ from transformers.integrations.sdpa_attention import sdpa_attention_forward
 from transformers.masking_utils import eager_mask, sdpa_mask
 
 from decoding.model.prefix_tree import PrefixTree
+from decoding.model.weighing import PositionBias, Weighing
 
 _DISTANCE_MAX = 2**20  # longer than any attention window
 _UNKNOWN = -1  # no window of a mask
@@ -34,54 +34,6 @@ _HARMLESS = {"position_ids", "cache_position", "is_causal", "use_cache", "output
 
 class PrefixSharingUnsupported(Exception):
     """This model's attention is more than causal softmax attention. The message names the difference."""
-
-
-@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
-class Weighing:
-    """How a layer weighs the tokens that a row sees.
-
-    scaling  factor of the scores, the products of queries and keys; None: 1 / sqrt(width)
-    window   a row sees the last `window` tokens, itself among them; None: all
-    cap      a score s becomes cap * tanh(s / cap); None: it stays
-    sinks    float [heads]  the score of a further key of each head, whose value is zero; None: there is none
-    """
-
-    scaling: float | None = None
-    window: int | None = None
-    cap: float | None = None
-    sinks: Tensor | None = None
-
-    @property
-    def writes_scores(self) -> bool:
-        """Whether the scores of all pairs are written out. Without cap and sinks torch fuses them with the rest."""
-        return self.cap is not None or self.sinks is not None
-
-    def sees_all(self, tokens: int) -> bool:
-        """Whether rows see all before them in texts of this length."""
-        return self.window is None or self.window >= tokens
-
-    def attend(self, query: Tensor, keys: Tensor, values: Tensor, bias: Tensor) -> Tensor:
-        """The attention output, [H, group * n, width].
-
-        query         [H, group * n, width]  the heads of a group in turn
-        keys, values  [H, K, width]
-        bias          [group * n, K]         added to the scores
-        """
-        if not self.writes_scores:
-            return scaled_dot_product_attention(
-                query[None], keys[None], values[None], attn_mask=bias, scale=self.scaling
-            )[0]
-        scores = (query @ keys.transpose(1, 2)).float()
-        scores *= query.shape[2] ** -0.5 if self.scaling is None else self.scaling
-        if self.cap is not None:
-            scores.div_(self.cap).tanh_().mul_(self.cap)
-        scores += bias
-        if self.sinks is not None:
-            heads, rows, _ = scores.shape
-            group = len(self.sinks) // heads
-            sinks = self.sinks.float().view(heads, group, 1).expand(-1, -1, rows // group).reshape(heads, rows, 1)
-            scores = torch.cat([scores, sinks], dim=2)
-        return scores.softmax(dim=2)[:, :, : keys.shape[1]].to(values.dtype) @ values
 
 
 class Prompt:
@@ -103,13 +55,17 @@ class Prompt:
         """
         stored = self._tree.store_prompt(layer, self._begin, keys.transpose(0, 1), values.transpose(0, 1))
         window, first, mask = None if weighing.sees_all(self._end) else weighing.window, 0, None
-        if self._begin or window is not None or weighing.writes_scores:
+        if self._begin or window is not None or weighing.fills_heads:
             first, mask = self._mask(window, query.device)
         if self._begin:
             keys, values = (slab[first:].transpose(0, 1) for slab in stored)
         group = len(query) // len(keys)
-        if mask is not None and weighing.writes_scores:
+        if mask is not None and weighing.fills_heads:
             bias = torch.zeros_like(mask, dtype=query.dtype).masked_fill_(~mask, float("-inf")).repeat(group, 1)
+            if weighing.position_bias is not None:
+                entry = torch.arange(first, self._end, device=mask.device)
+                rows = entry[self._begin - first :]
+                bias = bias + weighing.position_bias.between(rows, entry, heads=len(keys), length=self._end).to(bias)
             rows = query.reshape(len(keys), -1, query.shape[2])
             return weighing.attend(rows, keys, values, bias).view(*query.shape[:2], -1)
         return scaled_dot_product_attention(
@@ -147,7 +103,8 @@ class _Block:
         self.rows, self._tree, self._position = rows, tree, position
         self._begin = tree.length - len(position) // tree.rows  # the least position
         self._entries: Tensor | None = None
-        self._biases: dict[int, tuple[int, Tensor]] = {}  # by window: how many entries are left out, and the bias
+        # by window and position bias: how many entries are left out, and the bias
+        self._biases: dict[tuple[int | None, PositionBias | None], tuple[int, Tensor]] = {}
         if rows is not None:
             sees, self._position = sees[rows], position[rows]
             slots = sees.any(dim=0).nonzero()[:, 0]
@@ -170,7 +127,7 @@ class _Block:
         heads, rows, width = query.shape
         # Grouped-query attention: the heads of a group become rows of one product, so that no key is repeated.
         group = heads // keys.shape[1]
-        first, bias = self._bias_within(weighing, group)
+        first, bias = self._bias_within(weighing, keys.shape[1], group)
         if self._entries is not None:
             keys, values = keys.index_select(0, self._entries[first:]), values.index_select(0, self._entries[first:])
         elif first:
@@ -180,22 +137,29 @@ class _Block:
         )
         return attended.reshape(heads, rows, -1)  # kernels differ in the layout of their results
 
-    def _bias_within(self, weighing: Weighing, group: int) -> tuple[int, Tensor]:
+    def _bias_within(self, weighing: Weighing, heads: int, group: int) -> tuple[int, Tensor]:
         """How many entries are left out, and the bias over the others."""
-        window = weighing.window
-        if window is None or weighing.sees_all(self._tree.length):  # every row sees its whole path
+        window = None if weighing.sees_all(self._tree.length) else weighing.window
+        position_bias = weighing.position_bias
+        if window is None and position_bias is None:  # every row sees its whole path
             if len(self._bias) < group * len(self._position):
                 self._bias = self._bias.repeat(group, 1)
             return 0, self._bias
-        if window not in self._biases:
-            first = min(self._tree.prompt, max(0, self._begin - window + 1))
+        if (window, position_bias) not in self._biases:
+            first = 0 if window is None else min(self._tree.prompt, max(0, self._begin - window + 1))
             entry = self._tree.entry_positions()
             if self._entries is not None:
                 entry = entry[self._entries]
-            hidden = entry[first:] <= self._position[:, None] - window
-            bias = self._bias[: len(self._position), first:].masked_fill(hidden, float("-inf"))
-            self._biases[window] = first, bias.repeat(group, 1)
-        return self._biases[window]
+            bias = self._bias[: len(self._position), first:]
+            if window is not None:
+                bias = bias.masked_fill(entry[first:] <= self._position[:, None] - window, float("-inf"))
+            bias = bias.repeat(group, 1)
+            if position_bias is not None:
+                length = self._tree.length
+                tokens = entry[first:].clamp(max=length - 1)  # those of holes mean nothing
+                bias = bias + position_bias.between(self._position, tokens, heads=heads, length=length).to(bias)
+            self._biases[window, position_bias] = first, bias
+        return self._biases[window, position_bias]
 
 
 def _blocks(tree: PrefixTree, sees: Tensor, position: Tensor, *, count: int, dtype: torch.dtype) -> list[_Block]:
@@ -241,7 +205,8 @@ class Nodes:
 class Pass:
     """One forward pass over the rows of several generations. It may contain padding rows.
 
-    writes_scores  whether a layer has written the scores of all pairs (`Weighing.writes_scores`)
+    heads, group  of queries, and how many of them share keys, at most in a layer
+    fills_heads   whether a layer has written numbers for each head and pair (`Weighing.fills_heads`)
     """
 
     def __init__(self, parts: Sequence[Prompt | Nodes], fill: int, device: torch.device) -> None:
@@ -251,7 +216,7 @@ class Pass:
             flat = flat.pin_memory()  # without it the host waits for the copy
         self.positions = flat.to(device, non_blocking=True)[None]  # int64 [1, rows]
         self.no_mask = torch.zeros(1, 1, 1, 1, device=device)  # four axes: the library makes no mask of its own
-        self.writes_scores = False
+        self.heads, self.group, self.fills_heads = 1, 1, False
         self._parts = parts
 
     def attend(self, layer: int, query: Tensor, keys: Tensor, values: Tensor, *, weighing: Weighing) -> Tensor:
@@ -259,8 +224,9 @@ class Pass:
 
         The query is [heads, rows, width], keys and values are [H, rows, width].
         """
-        self.writes_scores |= weighing.writes_scores
         heads, rows, _ = query.shape
+        self.heads, self.group = max(self.heads, heads), max(self.group, heads // len(keys))
+        self.fills_heads |= weighing.fills_heads
         out = values.new_empty(rows, heads, values.shape[2])
         begin = 0
         for part in self._parts:

@@ -9,9 +9,11 @@ from transformers import (
     AutoModelForCausalLM,
     BloomConfig,
     CohereConfig,
+    FalconConfig,
     Gemma2Config,
     Gemma3TextConfig,
     GPT2Config,
+    GPTJConfig,
     GPTNeoXConfig,
     GptOssConfig,
     JambaConfig,
@@ -19,6 +21,7 @@ from transformers import (
     LlamaConfig,
     MistralConfig,
     MixtralConfig,
+    MptConfig,
     OPTConfig,
     PreTrainedConfig,
     PreTrainedModel,
@@ -69,6 +72,17 @@ def bloom_of() -> PreTrainedModel:
     return make_model(BloomConfig(**ENDS, hidden_size=24, n_layer=2, n_head=2))
 
 
+def falcon_of(**changes: object) -> PreTrainedModel:
+    """With linear biases in place of rotary positions."""
+    return make_model(FalconConfig(**{**GROUPED, "alibi": True, "new_decoder_architecture": False, **changes}))
+
+
+def gptj_of(**changes: object) -> PreTrainedModel:
+    """Its attention cannot be exchanged."""
+    sizes = {**ENDS, "n_positions": 48, "n_embd": 24, "n_layer": 2, "n_head": 2, "rotary_dim": 4}
+    return make_model(GPTJConfig(**{**sizes, **changes}))
+
+
 def gemma2_of(**changes: object) -> PreTrainedModel:
     """With eager attention: the fused one of some releases ignores the cap."""
     sizes = {**GROUPED, "head_dim": 8, "sliding_window": 5, "query_pre_attn_scalar": 8, "pad_token_id": 0}
@@ -100,6 +114,16 @@ SHARED: dict[str, Callable[[], PreTrainedModel]] = {
     ),
     "gemma2, capped scores": gemma2_of,
     "gpt-oss, sinks": gpt_oss_of,
+    "bloom, biases by distance": bloom_of,
+    "mpt, biases by distance, clipped": lambda: make_model(
+        MptConfig(
+            **ENDS, d_model=24, n_heads=6, n_layers=2, max_seq_len=1200,
+            attn_config={"clip_qkv": 0.05, "softmax_scale": 0.7},
+        )
+    ),
+    "falcon, biases, one key for all": lambda: falcon_of(multi_query=True),
+    "falcon, biases, a key for each head": lambda: falcon_of(multi_query=False),
+    "falcon, rotary, grouped keys": lambda: falcon_of(alibi=False, new_decoder_architecture=True, num_kv_heads=2),
     "qwen3, normed keys": lambda: make_model(Qwen3Config(**GROUPED, head_dim=10)),
     "cohere, scaled logits": lambda: make_model(CohereConfig(**GROUPED)),
     "neox": lambda: neox_of(24, 32, heads=2),
@@ -116,7 +140,7 @@ PLAIN: dict[str, tuple[Callable[[], PreTrainedModel], str]] = {
         lambda: llama_of(rope_parameters=ROPE_BY_LENGTH),
         "longest row",
     ),
-    "bloom, biases by distance": (bloom_of, "cannot be exchanged"),
+    "gptj, attention of its own": (gptj_of, "cannot be exchanged"),
     "lfm2, convolutions": (
         lambda: make_model(Lfm2Config(**GROUPED, layer_types=["conv", "full_attention"])),
         "more than keys",

@@ -31,6 +31,7 @@ from tests.decoding.random_models import (
     gemma2_of,
     gpt2_of,
     gpt_oss_of,
+    gptj_of,
     llama_of,
     make_model,
     mistral_of,
@@ -75,7 +76,7 @@ def test_trained_models_log_probs_are_bitwise_independent_of_the_batch(name: str
 @pytest.mark.parametrize(
     "name",
     ["gpt2", "llama, large", "llama, one key for all", "mistral, a window of 5", "gemma2, capped scores",
-     "bloom, biases by distance"],
+     "bloom, biases by distance", "falcon, biases, one key for all"],
 )  # fmt: skip
 def test_random_models_log_probs_are_bitwise_independent_of_the_batch(name: str) -> None:
     make = SHARED[name] if name in SHARED else PLAIN[name][0]
@@ -108,7 +109,7 @@ def test_mixture_of_experts_models_do_not_claim_batch_invariance() -> None:
     assert not HuggingFaceModel(SHARED["mixtral, experts"]()).rows_independent
 
 
-@pytest.mark.parametrize("make", [gpt2_of, bloom_of], ids=["shared", "plain"])
+@pytest.mark.parametrize("make", [gpt2_of, gptj_of], ids=["shared", "plain"])
 def test_a_session_is_freed_when_it_is_dropped(make: Callable[[], PreTrainedModel]) -> None:
     model = HuggingFaceModel(make())
     session, _ = model.prefill([1, 2, 3])
@@ -124,8 +125,9 @@ def test_a_session_is_freed_when_it_is_dropped(make: Callable[[], PreTrainedMode
 )
 @pytest.mark.parametrize(
     "name",
-    ["gpt2", "llama, wide inside", "llama, packed", "mistral, a window of 5", "bloom", "capped scores", "sinks"],
-)
+    ["gpt2", "llama, wide inside", "llama, packed", "mistral, a window of 5", "bloom", "gptj", "capped scores",
+     "sinks"],
+)  # fmt: skip
 @pytest.mark.sample(3)
 def test_a_generation_uses_no_more_memory_than_estimated(
     name: str, prompt: int, rows: int, tokens: int, stretch: int
@@ -137,6 +139,7 @@ def test_a_generation_uses_no_more_memory_than_estimated(
         "gpt2": lambda: gpt2_of(n_positions=200),
         "mistral, a window of 5": lambda: mistral_of(5),
         "bloom": bloom_of,
+        "gptj": lambda: gptj_of(n_positions=200),
         "capped scores": lambda: gemma2_of(max_position_embeddings=200),
         "sinks": lambda: gpt_oss_of(max_position_embeddings=200),
     }
@@ -152,10 +155,10 @@ def test_a_generation_uses_no_more_memory_than_estimated(
 
 
 @pytest.mark.parametrize("algorithm", ["abs", "banked"])
-@pytest.mark.parametrize("name", ["gpt2", "bloom"])
+@pytest.mark.parametrize("name", ["gpt2", "gptj"])
 @pytest.mark.sample(2)
 def test_a_search_uses_no_more_memory_than_estimated(name: str, algorithm: Algorithm) -> None:
-    model = HuggingFaceModel(gpt2_of(n_positions=200) if name == "gpt2" else bloom_of())
+    model = HuggingFaceModel(gpt2_of(n_positions=200) if name == "gpt2" else gptj_of(n_positions=200))
     length = 30  # tokens before EOS
     automaton = of_length(length, V, *model.eos_ids)
     constraint = PreparedConstraint.prepare(automaton, model.device)

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from decoding.model import tree_attention
 from decoding.model.prefix_tree import PrefixTree
-from decoding.model.tree_attention import Nodes, Prompt, Weighing
+from decoding.model.tree_attention import Nodes, Prompt
+from decoding.model.weighing import PositionBias, Weighing
 
 PROMPT, CHUNK, WIDTH, SHARING = 5, 2, 8, 2
 
@@ -17,16 +18,19 @@ PROMPT, CHUNK, WIDTH, SHARING = 5, 2, 8, 2
 class ReferenceTree:
     """A growing prefix tree, and the keys and values of each row.
 
-    cap, sinks  whether the layer has a soft cap, and sinks
+    cap, sinks, biases  whether the layer has a soft cap, sinks, and linear biases
     """
 
     def __init__(
-        self, group: int, seed: int, window: int | None = None, *, cap: bool = False, sinks: bool = False
+        self, group: int, seed: int, window: int | None = None, *, cap: bool = False, sinks: bool = False,
+        biases: bool = False,
     ) -> None:
         self.random = np.random.default_rng(seed)
+        self.slopes = torch.from_numpy(self.random.standard_normal(SHARING * group)).float()
         self.weighing = Weighing(
             scaling=0.3, window=window, cap=0.7 if cap else None,
             sinks=self.drawn(1, 1)[0, 0, : SHARING * group] if sinks else None,
+            position_bias=PositionBias(self.biases) if biases else None,
         )  # fmt: skip
         self.tree = PrefixTree(torch.device("cpu"))
         self.heads, self.group = SHARING * group, group
@@ -47,6 +51,9 @@ class ReferenceTree:
     def drawn(self, heads: int, tokens: int) -> Tensor:
         return torch.from_numpy(self.random.standard_normal((heads, tokens, WIDTH))).float()
 
+    def biases(self, tokens: int) -> Tensor:
+        return self.slopes[:, None] * torch.arange(tokens)
+
     def expected(self, query: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """The attention output of a row by the definition, [heads, width]."""
         weighing, end = self.weighing, keys.shape[1]
@@ -55,6 +62,8 @@ class ReferenceTree:
         scores = 0.3 * (keys @ query[:, :, None])[:, :, 0]
         if weighing.cap is not None:
             scores = weighing.cap * torch.tanh(scores / weighing.cap)
+        if weighing.position_bias is not None:
+            scores = scores + self.biases(end)[:, first:] - self.slopes[:, None] * end
         weights = scores.exp()
         total = weights.sum(dim=1)
         if weighing.sinks is not None:
@@ -84,17 +93,22 @@ class ReferenceTree:
         return nodes, result, expected
 
 
-@pytest.mark.parametrize(("cap", "sinks"), [(False, False), (True, False), (False, True), (True, True)])
+@pytest.mark.parametrize(
+    ("cap", "sinks", "biases"),
+    [(False, False, False), (True, False, False), (False, True, False), (True, True, False), (False, False, True),
+     (True, False, True)],
+)  # fmt: skip
 @pytest.mark.parametrize("window", [None, 2, 9])
 @pytest.mark.parametrize("group", [1, 2])
 @pytest.mark.parametrize("seed", range(4))
 def test_rows_attend_only_to_their_path_in_any_block_split(
-    group: int, seed: int, window: int | None, cap: bool, sinks: bool, monkeypatch: pytest.MonkeyPatch
+    group: int, seed: int, window: int | None, cap: bool, sinks: bool, biases: bool,
+    monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tree_attention, "_PAIRS_MIN", 0)
     monkeypatch.setattr(tree_attention, "_GAIN_MIN", 0.0)
     monkeypatch.setattr(tree_attention, "_BLOCK_ROWS", 5)
-    tree = ReferenceTree(group, seed, window, cap=cap, sinks=sinks)
+    tree = ReferenceTree(group, seed, window, cap=cap, sinks=sinks, biases=biases)
     for _ in range(8):
         rows, count = int(tree.random.integers(1, 40)), int(tree.random.integers(1, 4))
         nodes, result, expected = tree.step(rows, count)

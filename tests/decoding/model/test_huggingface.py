@@ -15,8 +15,9 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 from decoding.errors import PromptEmpty
 from decoding.model import HuggingFaceModel, Scores, StepInput, shared_prefix, tree_attention
 from decoding.model import chunked_feed as stretch
+from decoding.model.own_attention import restore_attention
 from decoding.model.tree_attention import Pass, PrefixSharingUnsupported, attend
-from tests.decoding.random_models import PLAIN, SHARED, V, bloom_of, gpt2_of
+from tests.decoding.random_models import PLAIN, SHARED, V, falcon_of, gpt2_of, gptj_of
 from tests.decoding.recorded_operators import recorded_operators
 from tests.decoding.tensors.recorded_graphs import HostWaits
 
@@ -122,7 +123,7 @@ def test_models_with_plain_caches_match_full_forward_passes(name: str) -> None:
     check_against_full_passes(model, make())
 
 
-@pytest.mark.parametrize("make", [gpt2_of, bloom_of], ids=["shared", "plain"])
+@pytest.mark.parametrize("make", [gpt2_of, gptj_of], ids=["shared", "plain"])
 def test_long_inputs_are_read_in_chunks(make: Callable[[], PreTrainedModel], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stretch, "PIECE_BYTES_MAX", 2 * 3 * 4 * V)  # two tokens of three rows
     check_against_full_passes(HuggingFaceModel(make()), make())
@@ -140,11 +141,40 @@ def test_trained_models_match_full_forward_passes(name: str, shared: Path) -> No
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ["gpt2", "llama, grouped keys", "mistral, a window of 5", "bloom, biases by distance"])
 def test_half_precision_log_probs_are_near_single_precision(name: str, dtype: torch.dtype) -> None:
-    make = SHARED[name] if name in SHARED else PLAIN[name][0]
-    model = HuggingFaceModel(make().to(dtype))
-    assert model.tolerance == 0.5
-    assert (model.prefix_sharing_disabled_reason == "") == (name in SHARED)
-    check_against_full_passes(model, make().to(dtype).float(), tolerance=0.05)
+    model = HuggingFaceModel(SHARED[name]().to(dtype))
+    assert (model.tolerance, model.prefix_sharing_disabled_reason) == (0.5, "")
+    check_against_full_passes(model, SHARED[name]().to(dtype).float(), tolerance=0.05)
+
+
+@pytest.mark.parametrize("name", [name for name in SHARED if "biases" in name])
+def test_linear_biases_match_full_passes_in_long_texts(name: str) -> None:
+    model, reference = HuggingFaceModel(SHARED[name]()), SHARED[name]()
+    prompt = np.random.default_rng(0).integers(1, V, 1000).tolist()
+    session, _ = model.prefill(prompt)
+    rows, parents = [prompt], [0, 0]
+    for step in range(30):  # past 1,024 positions, for which biases are computed at first
+        parents = parents if step else [0, 0]
+        rows = [[*rows[parent], step + number + 1] for number, parent in enumerate(parents)]
+        result = _step(model, session, parents, [row[-1:] for row in rows])
+        parents = [1, 0]
+    torch.testing.assert_close(result.log_probs, _full_pass(reference, rows), atol=2e-4, rtol=0)
+
+
+def test_eager_falcon_with_linear_biases_keeps_its_attention() -> None:
+    eager = falcon_of(attn_implementation="eager")
+    model = HuggingFaceModel(eager)
+    assert "adds linear biases twice" in model.prefix_sharing_disabled_reason
+    check_against_full_passes(model, falcon_of(attn_implementation="eager"))
+
+
+def test_attention_that_was_replaced_is_the_library_s_again() -> None:
+    model, prompt = SHARED["bloom, biases by distance"](), [[1, 2, 3]]
+    expected = _full_pass(model, prompt)
+    assert HuggingFaceModel(model).supports_batching
+    assert torch.equal(_full_pass(model, prompt), expected)
+    restore_attention(model)
+    assert torch.equal(_full_pass(model, prompt), expected)
+    assert not HuggingFaceModel(model).prefix_sharing_disabled_reason
 
 
 def test_prefix_sharing_supports_half_precision_with_large_logits() -> None:
