@@ -130,7 +130,8 @@ SHAPES: dict[str, Shape] = {
         "model_type": "mamba", "vocab_size": 50_280, "hidden_size": 768, "num_hidden_layers": 24,
     }),
 }  # fmt: skip
-GRAPHS = "graphs"
+GRAPHS, VARIANT = "graphs", "variant"
+"""Our search with CUDA graphs; our greedy decoding without batch invariance."""
 PROMPTS = (16, 512)
 BEAMS = (1, 4, 16, 64)
 SAMPLES = (1, 16)
@@ -190,6 +191,9 @@ class ShapeRun:
         keywords = _prepared(adapter, vocabulary, constraint_json(args.shared))
         pattern = _prepared(adapter, vocabulary, {"regex": PATTERN})
         self.ours = {"ours": Ours(adapter, keywords, pattern)}
+        if VARIANT in args.systems:
+            variant = TimedModel(twin_of(model), clock, batch_invariant=False)
+            self.ours[VARIANT] = Ours(variant, keywords, pattern)
         if GRAPHS in args.systems:
             captured = replace(keywords, graphs=Graphs(CudaCapture(adapter.device)))
             self.ours[GRAPHS] = Ours(adapter, captured, pattern)
@@ -222,14 +226,20 @@ def _points(args: argparse.Namespace) -> Iterator[tuple[Method, int]]:
     yield from (("sample", rows) for rows in args.samples)
 
 
+def _takes_part(system: str, method: Method) -> bool:
+    """Whether a system is measured by a method. The masks of others know no beams, and only beams have graphs."""
+    if system == VARIANT:
+        return method == "greedy"
+    return system not in PEERS if method == "beams" else system != GRAPHS
+
+
 def shape_rows(run: ShapeRun, args: argparse.Namespace) -> Iterator[Row]:
     """One row for each prompt length, method, number of rows and turn. The systems take turns in beginning."""
     for prompt_tokens in args.prompts:
         prompt = run.prompt(prompt_tokens)
         run.transformers.prepare(prompt)
         for method, rows in _points(args):
-            # The masks of others know no beams, and only beams have graphs.
-            systems = [name for name in args.systems if not (name in PEERS if method == "beams" else name == GRAPHS)]
+            systems = [name for name in args.systems if _takes_part(name, method)]
             for turn in range(args.turns):
                 row: Row = run.about | {"prompt": prompt_tokens, "method": method, "k": rows, "turn": turn}
                 begin = turn % len(systems)
@@ -278,7 +288,7 @@ def main() -> None:
     parser.add_argument("--prompts", type=int, nargs="*", default=PROMPTS)
     parser.add_argument("--beams", type=int, nargs="*", default=BEAMS)
     parser.add_argument("--samples", type=int, nargs="*", default=SAMPLES)
-    parser.add_argument("--systems", nargs="*", default=["ours", "transformers", *installed])
+    parser.add_argument("--systems", nargs="*", default=["ours", VARIANT, "transformers", *installed])
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--tokens", type=int, default=12, help="at least 6: the keywords take as many")
     parser.add_argument("--note", help="about the state of the machine, for RESULTS.md")

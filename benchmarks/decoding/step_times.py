@@ -59,9 +59,11 @@ class StepTimes:
 class TimedModel(LateEndingModel):
     """Our adapter with a clock."""
 
-    def __init__(self, model: PreTrainedModel, clock: Clock = time.perf_counter) -> None:
+    def __init__(
+        self, model: PreTrainedModel, clock: Clock = time.perf_counter, *, batch_invariant: bool = True
+    ) -> None:
         self._clock, self._times, self._last = clock, StepTimes(), 0.0
-        super().__init__(model)
+        super().__init__(model, batch_invariant=batch_invariant)
 
     def restart(self) -> StepTimes:
         """The record that the next steps fill."""

@@ -12,9 +12,13 @@ from typing import Any
 from benchmarks.report.layout import grouped
 from benchmarks.runs import Row
 
-_METHODS = (("greedy", 1), ("beams", 4), ("beams", 16), ("sample", 16))  # of the figure of shapes, with their k
+# of the figure of shapes: a method, its k, and ours, with or without batch invariance
+_METHODS = (
+    ("greedy", 1, "ours"), ("greedy", 1, "variant"), ("beams", 4, "ours"), ("beams", 16, "ours"),
+    ("sample", 16, "ours"),
+)  # fmt: skip
 _RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # the marks of its axis
-_MARKS = "osD^"
+_MARKS = "oxsD^"
 
 
 def draw_distributions(
@@ -41,14 +45,14 @@ def draw_shapes(rows: Sequence[Row], panels: Sequence[Any]) -> None:
     shapes = list(dict.fromkeys(row["shape"] for row in rows))
     for panel, ((prompt,), group) in zip(panels, sorted(grouped(rows, "prompt").items()), strict=True):
         by_point = grouped(group, "method", "k", "shape")
-        for at, (method, k) in enumerate(_METHODS):
+        for at, (method, k, ours) in enumerate(_METHODS):
             points = [
-                (statistics.median(row["ours"] / row["transformers"] for row in by_point[method, k, shape]), y)
-                for y, shape in enumerate(shapes) if (method, k, shape) in by_point
+                (statistics.median(row[ours] / row["transformers"] for row in by_point[method, k, shape]), y)
+                for y, shape in enumerate(shapes) if ours in by_point.get((method, k, shape), [{}])[0]
             ]  # fmt: skip
             if points:
                 x, y = zip(*points, strict=True)
-                label = f"{method}, k = {k}" if k > 1 else method
+                label = f"{method}, k = {k}" if k > 1 else f"{method}, batch variant" if ours == "variant" else method
                 panel.plot(x, y, linestyle="", marker=_MARKS[at], color=f"C{at}", label=label)
         panel.axvline(1.0, color="black", linewidth=0.8)
         panel.set(xscale="log", xlabel="time of a step, ours / transformers", title=f"{prompt} tokens of prompt")

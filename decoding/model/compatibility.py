@@ -27,9 +27,13 @@ _STEPS = (((0, 0, 0), 1), ((2, 0, 1, 1), 2), ((3, 1), 1))  # parents, tokens a r
 
 
 def enable_prefix_sharing(
-    model: PreTrainedModel, plain_reader: PlainReader, tolerance: float
+    model: PreTrainedModel, plain_reader: PlainReader, *, tolerance: float, batch_invariant: bool
 ) -> tuple[SharedReader | None, str]:
-    """A reader of this model with prefix sharing. Otherwise None and the reason against it."""
+    """A reader of this model with prefix sharing. Otherwise None and the reason against it.
+
+    tolerance        that log-probs may differ by from those of the plain reader
+    batch_invariant  as `SharedReader` takes it
+    """
     # Our attention without a `Pass` is the library's own, so the plain reader goes on with it. It is exchanged twice:
     # the first one raises where a mask hides a token, the second makes the library's masks unchecked.
     before = model.config._attn_implementation
@@ -43,7 +47,7 @@ def enable_prefix_sharing(
             model.set_attn_implementation(shared_prefix(library, checked=True))
             _require_keys_and_values_only(model, plain_reader)
             model.set_attn_implementation(shared_prefix(library))
-        reader = SharedReader(model)
+        reader = SharedReader(model, batch_invariant=batch_invariant)
         _require_equal(model, plain_reader, reader, tolerance)
         reader.find_multiple()
     except Exception as error:  # of any foreign architecture, which the plain reader then serves

@@ -34,6 +34,7 @@ class GroupMember:
 
     path, dtype  as `load_model` takes them
     adapters     folders of LoRA adapters by their names
+    batch_invariant  as `HuggingFaceModel` takes it
     rank, size   the number of this process, from 0, and how many there are
     folder       where the processes find each other
     threads      of each process on the CPU
@@ -43,6 +44,7 @@ class GroupMember:
     path: str
     dtype: str
     adapters: Mapping[str, str]
+    batch_invariant: bool
     rank: int
     size: int
     folder: str
@@ -118,7 +120,7 @@ def open_part(member: GroupMember, part: PreTrainedModel) -> HuggingFaceModel:
     It makes trial passes. Raises ModelUnavailable where an adapter cannot be read or split, or the model gives this
     process the log-probs of some ids only.
     """
-    model = HuggingFaceModel.of_loaded(part)
+    model = HuggingFaceModel.of_loaded(part, batch_invariant=member.batch_invariant)
     model.add_adapters(member.adapters)
     # What a model measures at its first use are passes, which one process alone could not make later.
     model.bytes_for(1, 1, 1)

@@ -31,10 +31,13 @@ class HuggingFaceModel:
     """Any causal language model of the transformers library; see `load`.
 
     replaces_layers  whether oneDNN's layers may stand in for large layers on the CPU: faster, but only for inference
+    batch_invariant  whether `rows_independent` is to hold where it can; without it passes of a few rows are faster
     prefix_sharing_disabled_reason  why it is read with the plain cache; empty where it is read with prefix sharing
     """
 
-    def __init__(self, model: PreTrainedModel, *, replaces_layers: bool = True) -> None:
+    def __init__(
+        self, model: PreTrainedModel, *, replaces_layers: bool = True, batch_invariant: bool = True
+    ) -> None:
         self._model = model.eval().requires_grad_(False)
         text = model.config.get_text_config()
         self.vocab_size = int(text.vocab_size)
@@ -47,7 +50,9 @@ class HuggingFaceModel:
         if replaces_layers:
             use_onednn_layers(self._model)  # before the readers, which measure and compare what they will compute
         self._plain_reader = PlainReader(model)
-        shared, self.prefix_sharing_disabled_reason = enable_prefix_sharing(model, self._plain_reader, self.tolerance)
+        shared, self.prefix_sharing_disabled_reason = enable_prefix_sharing(
+            model, self._plain_reader, tolerance=self.tolerance, batch_invariant=batch_invariant
+        )
         self._reader: Any = shared or self._plain_reader
         self._adapter = ""
 
@@ -62,20 +67,22 @@ class HuggingFaceModel:
         return self._reader is not self._plain_reader
 
     @classmethod
-    def load(cls, path_or_name: str, *, device: str = "auto", dtype: str = "auto") -> HuggingFaceModel:
-        """Loads a model; see `loading.load_model` for the arguments.
+    def load(
+        cls, path_or_name: str, *, device: str = "auto", dtype: str = "auto", batch_invariant: bool = True
+    ) -> HuggingFaceModel:
+        """Loads a model; see `loading.load_model` and the class for the arguments.
 
         Raises ModelUnavailable where it cannot be loaded, names no token that ends a text, keeps no cache, or none
         whose rows can be reordered.
         """
-        loaded = cls(load_model(path_or_name, device, dtype))
+        loaded = cls(load_model(path_or_name, device, dtype), batch_invariant=batch_invariant)
         loaded._plain_reader.try_out(loaded.eos_ids[0])
         return loaded
 
     @classmethod
-    def of_loaded(cls, model: PreTrainedModel) -> HuggingFaceModel:
+    def of_loaded(cls, model: PreTrainedModel, *, batch_invariant: bool = True) -> HuggingFaceModel:
         """A model of the caller's, which keeps its layers. Raises ModelUnavailable as `load` does."""
-        loaded = cls(model, replaces_layers=False)
+        loaded = cls(model, replaces_layers=False, batch_invariant=batch_invariant)
         loaded._plain_reader.try_out(loaded.eos_ids[0])
         return loaded
 

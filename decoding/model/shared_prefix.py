@@ -47,8 +47,12 @@ class SharedReader:
     prompt_cache      the first chunks of recent prompts
     """
 
-    def __init__(self, model: PreTrainedModel) -> None:
-        self._model = model
+    def __init__(self, model: PreTrainedModel, *, batch_invariant: bool = True) -> None:
+        """`batch_invariant`: whether `rows_independent` is to hold where it can.
+
+        Without it, passes of a few rows are faster.
+        """
+        self._model, self._batch_invariant = model, batch_invariant
         config = model.config.get_text_config()
         self._vocab_size = int(config.vocab_size)
         self._window = getattr(config, "sliding_window", None)
@@ -148,7 +152,10 @@ class SharedReader:
     def find_multiple(self) -> None:
         """Sets `rows_multiple` and `rows_independent` by trial, for the present number of threads."""
         self.rows_multiple, self.rows_independent, self._threads = 1, False, 0  # a trial that fails is repeated
-        threads, self.scores_padding = torch.get_num_threads(), True
+        threads, self.scores_padding = torch.get_num_threads(), self._batch_invariant
+        if not self._batch_invariant:
+            self._threads = threads
+            return
 
         def read(ids: Tensor, keep: int | Tensor = 0) -> Tensor:
             return self._forward([], ids, fill=ids.shape[1], keep=keep)

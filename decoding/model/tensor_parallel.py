@@ -139,14 +139,15 @@ class TensorParallelModel(WholePrompts[GroupSession]):
     @classmethod
     def load(
         cls, path: str, *, size: int, device: str = "auto", dtype: str = "auto", timeout_s: float = _TIMEOUT_S,
-        adapters: Mapping[str, str] | None = None, environment: Mapping[str, str] | None = None,
-        on_loss: Callable[[str], None] = lambda reason: None,
+        adapters: Mapping[str, str] | None = None, batch_invariant: bool = True,
+        environment: Mapping[str, str] | None = None, on_loss: Callable[[str], None] = lambda reason: None,
     ) -> TensorParallelModel:
         """Load a model into this process and `size` - 1 new ones. A process can have one such model.
 
         device       "auto", or the kind of device that the library chooses: GPUs if there are any, one for each process
         timeout_s    the longest that a process waits for the others within a pass
         adapters     folders of LoRA adapters by their names; `with_adapter` takes the names
+        batch_invariant  as `HuggingFaceModel` takes it
         environment  of the new processes; None: this process's
         on_loss      receives the reason, once, in any thread, where the group has lost a process
 
@@ -156,7 +157,10 @@ class TensorParallelModel(WholePrompts[GroupSession]):
         require_divisible(path, size, device)
         group = Group(size, on_loss)
         try:
-            return cls(group, group.load(path, dtype, timeout_s, environment, adapters=adapters or {}))
+            model = group.load(
+                path, dtype, timeout_s, environment, adapters=adapters or {}, batch_invariant=batch_invariant
+            )
+            return cls(group, model)
         except BaseException:
             group.close()
             raise
@@ -237,12 +241,12 @@ class Group:
 
     def load(
         self, path: str, dtype: str, timeout_s: float, environment: Mapping[str, str] | None, *,
-        adapters: Mapping[str, str],
+        adapters: Mapping[str, str], batch_invariant: bool,
     ) -> HuggingFaceModel:
         """Start the followers and load the model in all processes."""
         first = GroupMember(
-            path=path, dtype=dtype, adapters=adapters, rank=0, size=self._size, folder=self._folder.name,
-            threads=max(1, self._threads // self._size), timeout_s=timeout_s,
+            path=path, dtype=dtype, adapters=adapters, batch_invariant=batch_invariant, rank=0, size=self._size,
+            folder=self._folder.name, threads=max(1, self._threads // self._size), timeout_s=timeout_s,
         )
         self.followers = tuple(
             Follower(replace(first, rank=rank), environment, self._lose) for rank in range(1, self._size)

@@ -25,9 +25,9 @@ class PositionBias:
         self._table = build(_POSITIONS_MIN)
 
     def between(self, rows: Tensor, tokens: Tensor, *, heads: int, length: int) -> Tensor:
-        """The biases of tokens less those of the rows themselves: float32 [H, group * n, K].
+        """The biases of tokens, less those of the rows.
 
-        Near tokens, which weigh most, are then exact in half precision, too.
+        They are float32 [H, group * n, K]. Near tokens, which weigh most, are then exact in half precision, too.
 
         rows    int64 [n]  positions
         tokens  int64 [K]  positions

@@ -35,6 +35,9 @@ def test_shapes_have_a_panel_for_each_prompt() -> None:
     panels = panels_of(2)
     draw_shapes(rows, panels)
     assert [lines_of(panel)["beams, k = 4"] for panel in panels] == [([4.0], [0]), ([0.5], [1])]
+    panels = panels_of(1)
+    draw_shapes([row | {"method": "greedy", "k": 1, "variant": 0.8}], panels)
+    assert lines_of(panels[0]) == {"greedy": ([2.0], [0]), "greedy, batch variant": ([0.8], [0])}
 
 
 def test_scaling_is_drawn_beside_proportional_growth() -> None:

@@ -32,12 +32,14 @@ def _row(method: str, k: int, ours: float, **others: float) -> dict[str, Any]:
 def test_every_method_is_measured_step_by_step(shape: Shape, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SHAPES, "tiny", shape)
     args = argparse.Namespace(
-        layers=1, device="cpu", dtype="float32", shared=shared, systems=["ours", "transformers"], clock="process",
+        layers=1, device="cpu", dtype="float32", shared=shared, systems=["ours", "variant", "transformers"],
+        clock="process",
         prompts=[5], beams=[1, 2], samples=[2], turns=1, tokens=7,
     )  # fmt: skip
     rows = list(shape_rows(ShapeRun("tiny", args), args))
     assert [(row["method"], row["k"]) for row in rows] == [("greedy", 1), ("beams", 1), ("beams", 2), ("sample", 2)]
     assert [row["rows"] for row in rows] == [1, 3, 6, 2]
+    assert ["variant" in row for row in rows] == [True, False, False, False] and rows[0]["variant"] > 0
     assert all(0 < row["model"] < row["ours"] and row["transformers"] > 0 for row in rows)
     assert (rows[0]["layers"], rows[0]["vocabulary"], rows[0]["tokens"]) == (1, 50_304, 50_257)
 
@@ -64,6 +66,9 @@ def test_the_section_states_ratios_and_goals() -> None:
     assert "| tiny | 50,304 | shared | 16 | beams | 4 | 8.0 | 7.0 (12) | 10 |  |  | 0.80 |" in text
     assert "without a constraint: 1 of 1" in text and "without one: 0 of 1" in text
     assert "tiny has 1 expert" in text and "graphs" not in text
+    variant = shapes_section(ABOUT | {"rows": [*rows, _row("greedy", 1, 12.0, variant=10.5) | {"prompt": 512}]})
+    assert "| tiny | 50,304 | shared | 512 | greedy | 1 | 12 |  | 10 | 10 |  |  | 1.2 |" in variant
+    assert "- The same without batch invariance: 1 of 1" in variant
     with_graphs = shapes_section(ABOUT | {"rows": [*rows, _row("beams", 16, 20.0, model=15.0, graphs=18.0, rows=48)]})
     assert "| tiny | 50,304 | shared | 16 | beams | 16 | 20 | 15 (48) | 18 | 10 |  |  | 2.0 |" in with_graphs
     assert "| tiny | 50,304 | shared | 16 | greedy | 1 | 11 |  |  | 10 | 12 |  | 1.1 |" in with_graphs

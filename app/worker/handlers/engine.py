@@ -44,14 +44,17 @@ def open_model(
 
     adapters  folders of LoRA adapters by their names
     """
-    size, device, dtype = (getattr(settings.inference, name) for name in ("tensor_parallel", "device", "dtype"))
-    if size == 1:
-        model = HuggingFaceModel.load(folder, device=device, dtype=dtype)
+    inference = settings.inference
+    if inference.tensor_parallel == 1:
+        model = HuggingFaceModel.load(
+            folder, device=inference.device, dtype=inference.dtype, batch_invariant=inference.batch_invariant
+        )
         model.add_adapters(adapters)
-        model.keep_prompts(settings.inference.prompt_cache_bytes, metrics.prompt_chunk)
+        model.keep_prompts(inference.prompt_cache_bytes, metrics.prompt_chunk)
         return model
     return TensorParallelModel.load(
-        folder, size=size, device=device, dtype=dtype, timeout_s=settings.process.stall_timeout_s, adapters=adapters,
+        folder, size=inference.tensor_parallel, device=inference.device, dtype=inference.dtype,
+        timeout_s=settings.process.stall_timeout_s, adapters=adapters, batch_invariant=inference.batch_invariant,
         environment=group_environment(), on_loss=_end_process,
     )
 

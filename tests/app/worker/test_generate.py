@@ -22,6 +22,7 @@ from app.messages import (
 )
 from app.models import open_model_files
 from app.settings import Settings
+from app.worker.handlers.engine import open_model
 from app.worker.handlers.generate import Generator
 from compiler.errors import BudgetTooSmall, LimitExceeded
 from compiler.spec import ChoiceSpec, GrammarSpec, KeywordsSpec, LtlfSpec, NotSpec, RegexSpec, Spec
@@ -333,6 +334,12 @@ def test_graphs_on_a_cpu_are_warned_about(
 ) -> None:
     with open_generator(settings.changed(cuda_graphs=cuda_graphs)):
         assert ("ABS_CUDA_GRAPHS has no effect: the model is on the device cpu" in caplog.text) == cuda_graphs
+
+
+@pytest.mark.parametrize("batch_invariant", [False, True])
+def test_the_setting_decides_on_batch_invariance(batch_invariant: bool, settings: Settings) -> None:
+    model = open_model(settings.inference.model[0], settings.changed(batch_invariant=batch_invariant), {})
+    assert model.rows_independent == batch_invariant
 
 
 def test_a_generator_that_is_closed_leaves_no_thread(settings: Settings, context: FakeContext) -> None:

@@ -105,6 +105,17 @@ def test_batches_are_padded_to_full_vector_loops() -> None:
     assert reader.rows_independent and 37 * reader.rows_multiple % 32 == 0
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama, grouped keys", "bloom, biases by distance"])
+def test_without_batch_invariance_passes_have_no_padding_rows(name: str) -> None:
+    model, invariant = HuggingFaceModel(SHARED[name](), batch_invariant=False), HuggingFaceModel(SHARED[name]())
+    assert (model._reader.rows_multiple, model.rows_independent, model.supports_batching) == (1, False, True)
+    assert invariant._reader.rows_multiple > 1
+    check_against_full_passes(model, SHARED[name]())
+    scores = (_batch_scores(each, [3], steps=6)[0] for each in (model, invariant))
+    for one, other in zip(*scores, strict=True):
+        torch.testing.assert_close(one.log_probs, other.log_probs, atol=1e-5, rtol=0)
+
+
 def test_mixture_of_experts_models_do_not_claim_batch_invariance() -> None:
     assert not HuggingFaceModel(SHARED["mixtral, experts"]()).rows_independent
 
