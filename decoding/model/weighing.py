@@ -64,7 +64,7 @@ class Weighing:
 
     @property
     def fills_heads(self) -> bool:
-        """Whether each head has numbers of its own for all pairs: scores, or a bias."""
+        """Whether heads have their own numbers for pairs: scores, or a bias."""
         return self.writes_scores or self.position_bias is not None
 
     def sees_all(self, tokens: int) -> bool:
