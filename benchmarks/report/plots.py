@@ -12,9 +12,9 @@ from typing import Any
 from benchmarks.report.layout import grouped
 from benchmarks.runs import Row
 
-_METHODS = (("greedy", 1), ("beams", 4), ("beams", 16), ("sample", 16))  # of the figure of shapes, with their k
+_METHODS = (("greedy", 1), ("beams", 4), ("beams", 16), ("beams", 64), ("sample", 16))  # and k, of the figure of shapes
 _RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # the marks of its axis
-_MARKS = "osD^"
+_MARKS = "osD^v"
 
 
 def draw_distributions(
