@@ -198,6 +198,17 @@ def test_decode_steps_seldom_synchronise_with_the_device(name: str) -> None:
     assert 1 <= recorded.counted["nonzero"] <= 12
 
 
+class ParallelExperts(torch.nn.Identity):
+    """A layer whose class alone says what it is."""
+
+
+def test_rows_of_models_with_experts_depend_on_the_batch() -> None:
+    model = gpt2_of()
+    assert HuggingFaceModel(model).rows_independent
+    model.transformer.drop = ParallelExperts()
+    assert not HuggingFaceModel(model).rows_independent
+
+
 def test_answers_are_scored_while_another_thread_steps() -> None:
     model, tokens = HuggingFaceModel(SHARED["llama, large"]()), list(range(1, 30))
     expected = model.score([5, 6], tokens)
