@@ -17,7 +17,7 @@ from decoding.model import HuggingFaceModel, Scores, StepInput, shared_prefix, t
 from decoding.model import chunked_feed as stretch
 from decoding.model.own_attention import restore_attention
 from decoding.model.tree_attention import Pass, PrefixSharingUnsupported, attend
-from tests.decoding.random_models import PLAIN, SHARED, V, falcon_of, gpt2_of, gptj_of
+from tests.decoding.random_models import PLAIN, SHARED, V, falcon_of, gpt2_of, stablelm_of
 from tests.decoding.recorded_operators import recorded_operators
 from tests.decoding.tensors.recorded_graphs import HostWaits
 
@@ -123,7 +123,7 @@ def test_models_with_plain_caches_match_full_forward_passes(name: str) -> None:
     check_against_full_passes(model, make())
 
 
-@pytest.mark.parametrize("make", [gpt2_of, gptj_of], ids=["shared", "plain"])
+@pytest.mark.parametrize("make", [gpt2_of, stablelm_of], ids=["shared", "plain"])
 def test_long_inputs_are_read_in_chunks(make: Callable[[], PreTrainedModel], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stretch, "PIECE_BYTES_MAX", 2 * 3 * 4 * V)  # two tokens of three rows
     check_against_full_passes(HuggingFaceModel(make()), make())
