@@ -142,7 +142,7 @@ class ArrayBuilder:
         return trie(labels, self._compiler.width)
 
     def _listed(self, item: Fragment) -> tuple[Fragment, list[int]]:
-        """The texts of an item from each place of the list on; see `list_tries`."""
+        """The items from each place of the list on; see `list_tries`."""
         label_of = [item.run(word) for word in self._unique.words]
         labels = [label and label + (number << len(self._contains)) for number, label in enumerate(label_of)]
         return list_tries(self._unique.words, labels, self._compiler.width)
@@ -343,7 +343,7 @@ def list_tries(words: Sequence[Word], labels: Sequence[int | None], width: int) 
 
 
 def _fragment_of_rows(rows: Sequence[Mapping[int, int]], labels: Mapping[int, int], width: int) -> Fragment:
-    """The fragment of states with targets by symbol, the first two of which are DEAD and START."""
+    """The fragment of states with targets by symbol. The first two are DEAD and START."""
     used = sorted({symbol for row in rows for symbol in row})
     columns = np.zeros(width, dtype=np.int32)
     columns[used] = np.arange(1, len(used) + 1)
