@@ -321,7 +321,7 @@ class Assembler:
         return offset
 
     def add_start(self, source: int, start: int) -> None:
-        """Read on from the state `source` as from a state of a fragment."""
+        """Read on from `source` as from a state of a fragment."""
         self._starts.append((source, start))
 
     def add_quotes(self, states: Sequence[int] | np.ndarray, target: int) -> None:
