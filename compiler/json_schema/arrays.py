@@ -273,8 +273,9 @@ def _unique_items(
 def _finite_texts(fragment: Fragment, symbol_sizes: np.ndarray) -> list[Word] | None:
     """The texts of a fragment all of whose states are live. None where there are over _WORDS_MAX."""
     # A symbol of several characters stands for several texts. Control characters are marks of values left out, or
-    # spell calls, which stand for values.
-    several = (symbol_sizes != 1) | (np.arange(len(symbol_sizes)) < ord(" "))
+    # spell calls, which stand for values; only the line break is white space.
+    codes = np.arange(len(symbol_sizes))
+    several = (symbol_sizes != 1) | ((codes < ord(" ")) & (codes != ord("\n")))
     edges: dict[int, list[tuple[int, int]] | None] = {}
     found, level = list[Word](), [(START, Word())]
     while level:

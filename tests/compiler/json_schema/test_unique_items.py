@@ -66,6 +66,24 @@ def test_many_listed_values_are_written_in_their_order(values: list[Any]) -> Non
             assert not check_text(compiled, equal).satisfied, equal
 
 
+@pytest.mark.parametrize("whitespace", ["compact", "spaced", "pretty"])
+def test_arrays_and_objects_are_unique_in_each_fixed_layout(whitespace: str) -> None:
+    values = [[1, 2], {"a": [3]}, "x", []]
+    schema = {"type": "array", "items": {"enum": values}, "uniqueItems": True}
+    compiled = compile_text(spec_from_json({"json_schema": schema, "whitespace": whitespace}))
+    options: Any = {"compact": {"separators": (",", ":")}, "pretty": {"indent": 2}}.get(whitespace, {})
+    for chosen in itertools.product(values, repeat=2):
+        text = json.dumps(chosen, **options)
+        assert check_text(compiled, text).satisfied == (chosen[0] != chosen[1]), text
+
+
+@pytest.mark.parametrize("whitespace", ["flexible", "any"])
+def test_arrays_of_several_texts_are_not_told_apart(whitespace: str) -> None:
+    schema = {"type": "array", "items": {"enum": [[1, 2], [3]]}, "uniqueItems": True}
+    with pytest.raises(SpecUnsupported):
+        compile_text(spec_from_json({"json_schema": schema, "whitespace": whitespace}))
+
+
 def test_pairs_of_many_values_stand_in_any_order() -> None:
     values = [f"value {number}" for number in range(30)]
     schema = {"type": "array", "items": {"enum": values}, "uniqueItems": True, "maxItems": 2}
