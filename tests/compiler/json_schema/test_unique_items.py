@@ -78,7 +78,7 @@ def test_arrays_and_objects_are_unique_in_each_fixed_layout(whitespace: str) -> 
 
 
 @pytest.mark.parametrize("whitespace", ["flexible", "any"])
-def test_arrays_of_several_texts_are_not_told_apart(whitespace: str) -> None:
+def test_arrays_in_free_white_space_are_refused(whitespace: str) -> None:
     schema = {"type": "array", "items": {"enum": [[1, 2], [3]]}, "uniqueItems": True}
     with pytest.raises(SpecUnsupported):
         compile_text(spec_from_json({"json_schema": schema, "whitespace": whitespace}))
