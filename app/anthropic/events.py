@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from app.messages import Warnings
-from app.openai.responses import DeferredModel
+from app.openai.responses import DeferredModel, Notes
 
 StopReason = Literal["end_turn", "max_tokens", "stop_sequence", "tool_use"]
 
@@ -61,8 +61,8 @@ class MessagesAnswerBody(DeferredModel):
     usage: MessageUsageBody
     automaton: str | None = None
     seed: int | None = None
-    not_enforced: tuple[str, ...] = ()
-    approximate: tuple[str, ...] = ()
+    not_enforced: Notes = None
+    approximate: Notes = None
     warnings: Warnings = ()
 
 
@@ -125,11 +125,14 @@ class StopBody(DeferredModel):
 
 
 class MessageDeltaBody(DeferredModel):
-    """The end of the content, with the tokens."""
+    """The end of the content, with the tokens. The fields behind them are additions of ours."""
 
     type: Literal["message_delta"]
     delta: StopBody
     usage: MessageUsageBody
+    not_enforced: tuple[str, ...]
+    approximate: tuple[str, ...]
+    warnings: Warnings = ()
 
 
 class MessageStopBody(DeferredModel):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from app.anthropic.errors import messages_error
-from app.anthropic.events import MessagesAnswerBody, MessageUsageBody, StopReason
+from app.anthropic.events import MessageDeltaBody, MessagesAnswerBody, MessageUsageBody, StopReason
 from app.formats import ItemProgress, OutputItem, call_id, output_items
 from app.messages import GenerateJobResult
 from app.openai.render import FinishedAnswer, Writer, constraint_notes, read_parts, usage
@@ -62,8 +62,10 @@ class MessagesWriter(Writer):
         answer = self.state.answer
         assert answer is not None
         delta = {"stop_reason": _stop_reason(answer), "stop_sequence": answer.stop or None}
-        last = {"type": "message_delta", "delta": delta, "usage": _usage(result).model_dump()}
-        return EventGroup(events=[last, {"type": "message_stop"}])
+        last = MessageDeltaBody.model_validate({
+            "type": "message_delta", "delta": delta, "usage": _usage(result), **constraint_notes(result),
+        })  # fmt: skip
+        return EventGroup(events=[last.model_dump(), {"type": "message_stop"}])
 
     def error(self, problem: bytes) -> bytes:
         return messages_error(problem)

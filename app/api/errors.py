@@ -41,7 +41,7 @@ _EXPECTED = {  # by pydantic's types of faults
 }  # fmt: skip
 _INTEGER = "(?:0|[1-9][0-9]{0,8})"
 _NUMBERS = {"int_type": re.compile(_INTEGER), "float_type": re.compile(rf"-?{_INTEGER}(?:\.[0-9]{{1,9}})?")}
-_NAME = re.compile(r"[A-Za-z0-9_-]+")
+_NAME = re.compile(r"[$A-Za-z0-9_-]+")
 log = logging.getLogger(__name__)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import astuple, dataclass, field, replace
 from typing import Any, ClassVar, Literal
 
@@ -43,6 +43,7 @@ class FinishedAnswer:
 
     index  its number among the answers to all prompts
     stop   the stop string that was removed from its end; empty if there was none
+    notes  the fields of `constraint_notes`
     """
 
     text: str
@@ -51,6 +52,7 @@ class FinishedAnswer:
     parts: AnswerParts
     index: int = 0
     stop: str = ""
+    notes: Mapping[str, Any] = field(default_factory=dict)
 
 
 def generated(result: Result) -> GenerateJobResult:
@@ -81,7 +83,8 @@ def answers(
         # Texts that differ only in a removed stop string are one answer: the best stays.
         distinct = {answer.text: answer for answer in reversed(finished)}
         finished = tuple(answer for answer in finished if distinct[answer.text] is answer)
-    return tuple(replace(answer, index=index) for index, answer in enumerate(finished, first))
+    notes = constraint_notes(result)
+    return tuple(replace(answer, index=index, notes=notes) for index, answer in enumerate(finished, first))
 
 
 def merged(results: Sequence[GenerateJobResult]) -> GenerateJobResult:
@@ -228,12 +231,17 @@ class Writer(ABC):
         """A problem in the format of the stream."""
         return error_body(problem)
 
-    def _head(self, prefix: str, counted: GenerateJobResult | None = None) -> dict[str, Any]:
-        """The fields of every response and chunk. With a result they include what it tells of the whole answer."""
-        head = {"id": f"{prefix}-{self.job_id}", "created": self.created, "model": self.model, "usage": None}
-        if counted is None:
-            return head
-        return {**head, "usage": usage(counted), **constraint_notes(counted)}
+    def _head(self, prefix: str) -> dict[str, Any]:
+        """The fields of every response and chunk."""
+        return {"id": f"{prefix}-{self.job_id}", "created": self.created, "model": self.model, "usage": None}
+
+    def _whole_head(self, prefix: str, result: GenerateJobResult) -> dict[str, Any]:
+        """The fields with what the result tells of the whole answer."""
+        return {**self._head(prefix), "usage": usage(result), **constraint_notes(result)}
+
+    def _chunk_head(self, prefix: str, answer: FinishedAnswer | None) -> dict[str, Any]:
+        """The fields of a chunk. The one that ends an answer has the notes, which no earlier one knows."""
+        return {**self._head(prefix), **(answer.notes if answer is not None else {})}
 
 
 class CompletionWriter(Writer):
@@ -242,17 +250,18 @@ class CompletionWriter(Writer):
     def response(self, result: GenerateJobResult, answers: tuple[FinishedAnswer, ...]) -> BaseModel:
         choices = tuple(self._choice(answer.index, answer.text, answer) for answer in answers)
         return CompletionResponse(
-            **self._head("cmpl", result), choices=choices, automaton=result.automaton, seed=result.seed
+            **self._whole_head("cmpl", result), choices=choices, automaton=result.automaton, seed=result.seed
         )
 
     def opening(self, index: int) -> BaseModel | None:
         return self.chunk(index, "", self.translated.prefix) if self.translated.prefix else None
 
     def chunk(self, index: int, sent: str, text: str, answer: FinishedAnswer | None = None) -> BaseModel:
-        return CompletionResponse(**self._head("cmpl"), choices=(self._choice(index, text[len(sent) :], answer),))
+        choice = self._choice(index, text[len(sent) :], answer)
+        return CompletionResponse(**self._chunk_head("cmpl", answer), choices=(choice,))
 
     def closing(self, result: GenerateJobResult) -> BaseModel:
-        return CompletionResponse(**self._head("cmpl", result), choices=())
+        return CompletionResponse(**self._whole_head("cmpl", result), choices=())
 
     def _choice(self, index: int, text: str, answer: FinishedAnswer | None) -> CompletionChoiceBody:
         tokens = None if answer is None else answer.tokens
@@ -274,7 +283,7 @@ class ChatWriter(Writer):
             for index, answer in enumerate(answers)
         )
         return ChatCompletionResponse(
-            **self._head("chatcmpl", result), choices=choices, automaton=result.automaton, seed=result.seed
+            **self._whole_head("chatcmpl", result), choices=choices, automaton=result.automaton, seed=result.seed
         )
 
     def opening(self, index: int) -> BaseModel | None:
@@ -315,13 +324,13 @@ class ChatWriter(Writer):
         )
 
     def closing(self, result: GenerateJobResult) -> BaseModel:
-        return ChatChunkBody(**self._head("chatcmpl", result), choices=())
+        return ChatChunkBody(**self._whole_head("chatcmpl", result), choices=())
 
     def _chunk(self, index: int, delta: DeltaBody, answer: FinishedAnswer | None = None) -> ChatChunkBody:
         reason = None if answer is None else answer.finish_reason
         logprobs = None if answer is None else chat_logprobs(answer.tokens)
         choice = DeltaChoiceBody(index=index, delta=delta, logprobs=logprobs, finish_reason=reason)
-        return ChatChunkBody(**self._head("chatcmpl"), choices=(choice,))
+        return ChatChunkBody(**self._chunk_head("chatcmpl", answer), choices=(choice,))
 
 
 def _kind(call: ToolCall) -> Literal["function", "custom"]:

@@ -69,13 +69,16 @@ class CompletionChoiceBody(DeferredModel):
     finish_reason: FinishReason | None
 
 
+Notes = Annotated[tuple[str, ...] | None, Field(exclude_if=_is_none)]  # a chunk within an answer has none
+
+
 class _Response(DeferredModel):
     id: str
     object: str
     created: int
     model: str
-    not_enforced: tuple[str, ...] = ()
-    approximate: tuple[str, ...] = ()
+    not_enforced: Notes = None
+    approximate: Notes = None
     warnings: Warnings = ()
 
 

@@ -23,7 +23,7 @@ from transformers import DynamicCache, LogitsProcessor, PreTrainedModel
 from benchmarks.decoding.gpt2 import LateEndingModel
 from benchmarks.runs import Clock
 from compiler.vocab import Vocabulary
-from decoding.model import Scores, StepInput
+from decoding.model import Scores, StepInput, cache_name
 from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
@@ -32,9 +32,6 @@ from decoding.search import drive, generate
 Method = Literal["greedy", "beams", "sample"]
 PATTERN = "[A-Za-z ,.]+"
 """The constraint of greedy decoding and sampling, which every system can express. Half of the tokens satisfy it."""
-
-
-_CACHE_NAMES = ("past_key_values", "cache_params")  # of transformers; the second is that of models without attention
 
 
 def wait_for(device: torch.device) -> None:
@@ -189,14 +186,13 @@ class Transformers:
 
     def __init__(self, model: Any, clock: Clock = time.perf_counter) -> None:
         self._model, self._clock, self._prompt, self._cache = model, clock, list[int](), DynamicCache()
-        self._cache_name = _CACHE_NAMES[0]
+        self._cache_name = cache_name(model)
 
     def prepare(self, prompt: list[int]) -> None:
         """Reads all of the prompt but its last token."""
         self._prompt = prompt
         ids = torch.tensor([prompt[:-1]], device=self._model.device)
         output = self._model(input_ids=ids, use_cache=True, logits_to_keep=1)
-        self._cache_name = next(name for name in _CACHE_NAMES if getattr(output, name, None) is not None)
         self._cache = getattr(output, self._cache_name)
 
     def step_times(self, method: Method, rows: int, tokens: int, mask: TokenMask | None = None) -> StepTimes:

@@ -15,10 +15,10 @@ from benchmarks.runs import Row
 # of the figure of shapes: a method, its k, and ours, with or without batch invariance
 _METHODS = (
     ("greedy", 1, "ours"), ("greedy", 1, "variant"), ("beams", 4, "ours"), ("beams", 16, "ours"),
-    ("sample", 16, "ours"),
+    ("beams", 64, "ours"), ("sample", 16, "ours"),
 )  # fmt: skip
 _RATIOS = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.8, 1.0, 1.2, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)  # the marks of its axis
-_MARKS = "oxsD^"
+_MARKS = "oxsD^v"
 
 
 def draw_distributions(

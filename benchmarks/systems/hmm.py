@@ -18,6 +18,7 @@ from transformers import DynamicCache
 from benchmarks.systems.base import ConstraintNotSupported, TextConstraint
 from benchmarks.systems.hmm_model import HiddenMarkovModel, model_path
 from benchmarks.systems.transformers_systems import load_model, spelling_after_space
+from decoding.model import cache_name
 
 ROOT = 0
 LENGTH_PENALTY = 0.5  # of the choice among the complete texts, as in our search
@@ -174,7 +175,8 @@ class HmmSearch:
     def answer(self, prompt: str, max_tokens: int) -> str:
         ids = torch.tensor([self._tokenizer(prompt).input_ids])
         cache = DynamicCache()
-        logits = self._model(ids, past_key_values=cache, use_cache=True).logits[:, -1]
+        options = {cache_name(self._model): cache, "use_cache": True}
+        logits = self._model(ids, **options).logits[:, -1]
         beams = [HmmBeam((), 0.0, 0, ROOT, False, self._hmm.initial)]
         finished_beams: list[HmmBeam] = []
         for left in reversed(range(max_tokens)):
@@ -192,9 +194,7 @@ class HmmSearch:
                 break
             beams = [beam for _, beam in live]
             cache.reorder_cache(torch.LongTensor([parent for parent, _ in live]))
-            logits = self._model(
-                torch.tensor([[beam.tokens[-1]] for beam in beams]), past_key_values=cache, use_cache=True
-            ).logits[:, -1]
+            logits = self._model(torch.tensor([[beam.tokens[-1]] for beam in beams]), **options).logits[:, -1]
         if not finished_beams:
             return ""
         best = max(finished_beams, key=lambda beam: beam.log_prob / (len(beam.tokens) + 1) ** LENGTH_PENALTY)

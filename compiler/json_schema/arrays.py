@@ -2,7 +2,7 @@
 
 The items of `uniqueItems` are those of a small finite set of values, each with one text. What an array holds is
 followed as the set of values so far. Where there are too many sets, the values are written in the order of a list:
-every set of values has such a text, and the automaton grows with the list's length alone.
+every set of values has such a text, and the automaton grows with the list's characters alone.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # `compiler` imports this module
 LABEL_TESTS_MAX = 20  # a label of int32 has a bit for each, and a number of up to _WORDS_MAX
 _FEW_ITEMS = 8  # a maximum up to which arrays are never shortened
 UNIQUE_STATES_MAX = 15_000  # of items with distinct values, each counted as often as it is copied
-_WORDS_MAX = 500
+_WORDS_MAX = 1_000
 Word = tuple[int, ...]  # the symbols of a text
 _Counts = tuple[int, ...]  # what `uniqueItems` remembers, then the items so far for each `contains`, capped
 _Control = tuple[int, _Counts]  # the index of the next item, capped, and the counts
@@ -141,6 +141,12 @@ class ArrayBuilder:
         }
         return trie(labels, self._compiler.width)
 
+    def _listed(self, item: Fragment) -> tuple[Fragment, list[int]]:
+        """The items from each place of the list on; see `list_tries`."""
+        label_of = [item.run(word) for word in self._unique.words]
+        labels = [label and label + (number << len(self._contains)) for number, label in enumerate(label_of)]
+        return list_tries(self._unique.words, labels, self._compiler.width)
+
     def _counts_after(self, counts: _Counts, label: int) -> _Counts | None:
         """The counts after an item with a label. None where one of them is then too high."""
         number, bits = divmod(label - 1, 1 << len(self._contains))
@@ -160,6 +166,9 @@ class ArrayBuilder:
     def _controls_after(self, index: int, counts: _Counts, item: Fragment) -> dict[int, _Control]:
         """The control behind an item, by the item's label. Labels that are not allowed here are absent."""
         counted = {label: self._counts_after(counts, label) for label in sorted(set(item.label.tolist()) - {0})}
+        # Behind the last item nothing has to differ from the items so far.
+        if index + 1 == self._maximum:
+            counted = {label: after and (0, *after[1:]) for label, after in counted.items()}
         return {label: (min(index + 1, self._last), after) for label, after in counted.items() if after is not None}
 
     def _may_end(self, index: int, counts: _Counts) -> bool:
@@ -185,6 +194,8 @@ class ArrayBuilder:
         after: dict[_Control, int] = {}
         assembler.add_text(opened, layout.inside(level), before[start])
         items: dict[int, Fragment | None] = {}
+        # Where values are written in the order of a list, counts that differ in their place in it share the items.
+        lists: dict[_Control, tuple[int, list[int]]] = {}
         waiting = [start]
         for index, counts in waiting:  # grows while it is walked
             if self._maximum is not None and index >= self._maximum:
@@ -192,13 +203,20 @@ class ArrayBuilder:
             # The items at one index are the same for all counts.
             if index not in items:
                 items[index] = self._item_fragment(index)
-            item = items[index]
-            if item is not None and self._unique.words:
+            item, group = items[index], (index, counts[1:])
+            if group in lists:
+                offset, entries = lists[group]
+                assembler.add_start(before[index, counts], offset + entries[counts[0]])
+                continue
+            if item is not None and self._unique.ordered:
+                item, entries = self._listed(item)
+            elif item is not None and self._unique.words:
                 item = self._remaining(item, counts[0])
             if item is None:
                 continue
+            passed = (0, *counts[1:]) if self._unique.ordered else counts
             targets = {}
-            for label, control in self._controls_after(index, counts, item).items():
+            for label, control in self._controls_after(index, passed, item).items():
                 # A control is the product state behind an item. All items that lead to it share its states.
                 if control not in after:
                     after[control] = assembler.new_state()
@@ -208,7 +226,10 @@ class ArrayBuilder:
                     self._continue(assembler, control, after[control], before[control], end=end)
                 targets[label] = after[control]
             # Labels without a target are items that no array may have here: their paths lead nowhere.
-            assembler.add_fragment(before[index, counts], item, targets)
+            offset = assembler.add_fragment(before[index, counts], item, targets)
+            if self._unique.ordered:
+                lists[group] = offset, entries
+                assembler.add_start(before[index, counts], offset + entries[counts[0]])
         # Otherwise every item leads on to the end.
         few = self._maximum is not None and self._maximum < self._minimum
         stuck = few or self._unique.words or self._contains or None in items.values()
@@ -241,10 +262,10 @@ def _unique_items(
         words.update(dict.fromkeys(texts))
     count, letters = len(words), sum(map(len, words)) + len(words)
     most = count if maximum is None else min(count, maximum)
-    # The items behind a set are those that it lacks, about half of all.
-    if letters * sum(comb(count, size) for size in range(most + 1)) <= 2 * UNIQUE_STATES_MAX:
+    # The items behind a set are those that it lacks, about half of all. None are behind the largest sets.
+    if letters * sum(comb(count, size) for size in range(most)) <= 2 * UNIQUE_STATES_MAX:
         return _UniqueItems(tuple(words))
-    if letters * count * (lengths + 1) <= 2 * UNIQUE_STATES_MAX:
+    if letters * (lengths + 1) <= 2 * UNIQUE_STATES_MAX:
         return _UniqueItems(tuple(words), ordered=True)
     return None
 
@@ -252,8 +273,9 @@ def _unique_items(
 def _finite_texts(fragment: Fragment, symbol_sizes: np.ndarray) -> list[Word] | None:
     """The texts of a fragment all of whose states are live. None where there are over _WORDS_MAX."""
     # A symbol of several characters stands for several texts. Control characters are marks of values left out, or
-    # spell calls, which stand for values.
-    several = (symbol_sizes != 1) | (np.arange(len(symbol_sizes)) < ord(" "))
+    # spell calls, which stand for values; only the line break is white space.
+    codes = np.arange(len(symbol_sizes))
+    several = (symbol_sizes != 1) | ((codes < ord(" ")) & (codes != ord("\n")))
     edges: dict[int, list[tuple[int, int]] | None] = {}
     found, level = list[Word](), [(START, Word())]
     while level:
@@ -287,8 +309,42 @@ def trie(words: Mapping[Word, int], width: int) -> Fragment | None:
             if state == len(rows):
                 rows.append({})
         labels[state] = label
-    if not words:
-        return None
+    return _fragment_of_rows(rows, labels, width) if words else None
+
+
+def list_tries(words: Sequence[Word], labels: Sequence[int | None], width: int) -> tuple[Fragment, list[int]]:
+    """The tries of a list's words from each place on, together.
+
+    labels  of the words; None for those that are left out
+    Returns the roots by the place, too. The tries share all but the path of a word, so that there are as many states as
+    characters. START reads nothing.
+    """
+    rows: list[dict[int, int]] = [{}, {}]
+    found: dict[int, int] = {}
+    roots = [START]
+
+    def copied(state: int) -> int:
+        rows.append(dict(rows[state]))
+        if state in found:
+            found[len(rows) - 1] = found[state]
+        return len(rows) - 1
+
+    for word, label in zip(reversed(words), reversed(labels), strict=True):
+        if not label:
+            roots.append(roots[-1])
+            continue
+        state = copied(roots[-1])
+        roots.append(state)
+        for symbol in word:
+            following = copied(rows[state].get(symbol, DEAD))
+            rows[state][symbol] = following
+            state = following
+        found[state] = label
+    return _fragment_of_rows(rows, found, width), roots[::-1]
+
+
+def _fragment_of_rows(rows: Sequence[Mapping[int, int]], labels: Mapping[int, int], width: int) -> Fragment:
+    """The fragment of states with targets by symbol. The first two are DEAD and START."""
     used = sorted({symbol for row in rows for symbol in row})
     columns = np.zeros(width, dtype=np.int32)
     columns[used] = np.arange(1, len(used) + 1)

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from functools import lru_cache
 from itertools import groupby
 
+from compiler.errors import SpecUnsupported
+
 _Ranges = tuple[tuple[int, int], ...]  # inclusive
 _LAST = sys.maxunicode
 _SPACES: _Ranges = (
@@ -43,7 +45,7 @@ _CATEGORIES = {  # the long names of general categories
 _SHORT = frozenset(_CATEGORIES.values())
 _PROPERTY = re.compile(r"\\([pP])\{(?:(?:gc|General_Category)=)?(\w+)\}")
 _TOKEN = re.compile(
-    rf"(?P<empty>\[\^?\])|(?P<property>{_PROPERTY.pattern})|\\(?P<class>[dDwWsS])|\\c(?P<control>[A-Za-z])"
+    r"(?P<empty>\[\^?\])|(?P<property>\\[pP]\{[^{}]*\})|\\(?P<class>[dDwWsS])|\\c(?P<control>[A-Za-z])"
     r"|\\u(?P<high>[dD][89abAB]\w\w)\\u(?P<low>[dD][c-fC-F]\w\w)|\\u\{(?P<code>[0-9A-Fa-f]{1,6})\}|\\(?P<null>0)(?![0-9])"
     r"|\\(?P<slash>/)|\\(?P<boundary>[bB])|(?P<other>\\.)|(?P<name>\(\?<(?![=!]))|(?P<bracket>[\[\].])",
     re.DOTALL,
@@ -52,6 +54,8 @@ _TOKEN = re.compile(
 
 def to_python(pattern: str) -> str:
     r"""The same pattern for Python's `re`. Syntax that is not known is left as it is.
+
+    Raises SpecUnsupported for a property that is no general category, such as a script.
 
     >>> to_python(r"^\d\/(?<unit>[\w%])\cJ$")
     '^[\\x30-\\x39]/(?P<unit>[\\x30-\\x39\\x41-\\x5a\\x5f\\x61-\\x7a%])\\x0a$'
@@ -84,10 +88,13 @@ def _translated(token: re.Match[str], inside: bool) -> str:
     if token["class"]:
         ranges = _CLASSES[token["class"].lower()]
         ranges = _complement(ranges) if token["class"].isupper() else ranges
-    elif token["property"] and (name := _PROPERTY.fullmatch(token[0])):
-        short = _CATEGORIES.get(name[2], name[2])
-        if short in _SHORT:
-            ranges = _complement(_category(short)) if name[1] == "P" else _category(short)
+    elif token["property"]:
+        name = _PROPERTY.fullmatch(token[0])
+        short = _CATEGORIES.get(name[2], name[2]) if name else ""
+        if name is None or short not in _SHORT:
+            message = r"\p{...} of a pattern names a general category, as \p{Lu}; other properties are not supported"
+            raise SpecUnsupported(message, construct="property", position=token.start())
+        ranges = _complement(_category(short)) if name[1] == "P" else _category(short)
     elif token["control"]:
         return _char(ord(token["control"]) % 32)
     elif token["high"]:

@@ -320,6 +320,10 @@ class Assembler:
             self._joins.append((np.flatnonzero(fragment.label == label) + offset, target))
         return offset
 
+    def add_start(self, source: int, start: int) -> None:
+        """Read on from `source` as from a state of a fragment."""
+        self._starts.append((source, start))
+
     def add_quotes(self, states: Sequence[int] | np.ndarray, target: int) -> None:
         """An edge on the quotation mark from each of `states`."""
         self._edges.extend((int(state), QUOTE, target) for state in states)

@@ -192,11 +192,18 @@ def search_dfa(pattern: str, guard: ResourceGuard) -> CharDfa:
 def _parse(pattern: str, guard: ResourceGuard) -> Node:
     """The tree of a pattern of ECMAScript."""
     guard.check("pattern_chars_max", len(pattern))
+    rewritten = to_python(pattern)
     try:
-        return parse_pattern(to_python(pattern), guard, rewritten=True)
-    except (SpecSyntaxError, SpecUnsupported):
-        # The offset in the error is then that in the pattern as it is written.
-        parse_pattern(pattern, guard)
+        return parse_pattern(rewritten, guard, rewritten=True)
+    except (SpecSyntaxError, SpecUnsupported) as error:
+        # The offset in the error is then that in the pattern as it is written, unless Python fails there for another
+        # reason.
+        try:
+            parse_pattern(pattern, guard)
+        except (SpecSyntaxError, SpecUnsupported) as placed:
+            if str(placed) == str(error):
+                raise placed from None
+        error.position = error.line = error.column = None
         raise
 
 

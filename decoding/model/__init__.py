@@ -11,6 +11,7 @@ from __future__ import annotations
 from decoding.model.chunked_feed import piece_rows
 from decoding.model.huggingface import HuggingFaceModel
 from decoding.model.loading import eos_ids_of, load_scoring_model
+from decoding.model.plain_cache import cache_name
 from decoding.model.protocol import (
     LanguageModel,
     ObserveScores,
@@ -24,5 +25,5 @@ from decoding.model.tensor_parallel import TensorParallelModel
 
 __all__ = [
     "HuggingFaceModel", "LanguageModel", "ObserveScores", "ScoredSequence", "Scores", "StepInput",
-    "TensorParallelModel", "WholePrompts", "begin_text", "eos_ids_of", "load_scoring_model", "piece_rows",
+    "TensorParallelModel", "WholePrompts", "begin_text", "cache_name", "eos_ids_of", "load_scoring_model", "piece_rows",
 ]  # fmt: skip

@@ -22,6 +22,9 @@ from decoding.model.chunked_feed import PIECE_ROWS_MAX, ChunkedFeed, piece_bytes
 from decoding.model.cpu_layers import activation_bytes, layer_widths
 from decoding.model.protocol import Scores, StepInput, WholePrompts
 
+# The library renamed them to the first in release 5.24. Before, models without attention, such as Mamba, had the third.
+_CACHE_NAMES = ("cache", "past_key_values", "cache_params")
+
 
 @dataclass(slots=True, weakref_slot=True, eq=False)
 class PlainSession:
@@ -41,10 +44,8 @@ class PlainReader(WholePrompts[PlainSession]):
         self._model = model
         self._vocab_size = int(model.config.get_text_config().vocab_size)
         self._widest_layer = max(layer_widths(model))
-        parameters = inspect.signature(model.forward).parameters
-        self._keeps_logits = "logits_to_keep" in parameters
-        # Models without attention, such as Mamba, name their cache otherwise.
-        self._cache_name = "cache_params" if "cache_params" in parameters else "past_key_values"
+        self._keeps_logits = "logits_to_keep" in inspect.signature(model.forward).parameters
+        self._cache_name = cache_name(model)
 
     @torch.inference_mode()
     def prefill(self, prompt_ids: Sequence[int], adapter: str = "") -> tuple[PlainSession, Tensor]:
@@ -90,10 +91,11 @@ class PlainReader(WholePrompts[PlainSession]):
     def _scores_written(self) -> int:
         """The number of [tokens, tokens] tables that a pass writes.
 
-        They are the mask, and with eager attention one table for each head.
+        They are the mask, and one table for each head with eager attention, or with attention in code of its own.
         """
         config = self._model.config.get_text_config()
-        return 1 + (int(getattr(config, "num_attention_heads", 1)) if config._attn_implementation == "eager" else 0)
+        is_fused = config._attn_implementation != "eager" and self._model.is_backend_compatible()
+        return 1 + (0 if is_fused else int(getattr(config, "num_attention_heads", 1)))
 
     @functools.cached_property
     def _row_bytes(self) -> tuple[int, int]:
@@ -121,7 +123,9 @@ class PlainReader(WholePrompts[PlainSession]):
 
         The log-probs are float32 [R, keep, V], after the last `keep` ids.
         """
-        options = {self._cache_name: cache} | ({"logits_to_keep": keep} if self._keeps_logits else {})
+        # Many models ignore arguments that they do not know, so a cache under another name would be lost unnoticed.
+        options = {self._cache_name: cache} if self._cache_name else {}
+        options |= {"logits_to_keep": keep} if self._keeps_logits else {}
         with apply_adapter(adapter):
             out = self._model(input_ids=ids, use_cache=True, return_dict=True, **options)
         log_probs: Tensor = out.logits[:, -keep:].float().log_softmax(dim=-1)
@@ -144,6 +148,12 @@ class PlainReader(WholePrompts[PlainSession]):
             )
             chunked.take(log_probs)
         return chunked.scores()
+
+
+def cache_name(model: PreTrainedModel) -> str:
+    """The name of the cache among a model's arguments and results. Empty where it takes none."""
+    parameters = inspect.signature(model.forward).parameters
+    return next((name for name in _CACHE_NAMES if name in parameters), "")
 
 
 def cache_bytes(cache: Any) -> int:

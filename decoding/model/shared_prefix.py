@@ -236,8 +236,9 @@ def _independent_multiple(model: PreTrainedModel, read: Callable[[Tensor], Tenso
     their shapes, the library and the number of threads. A trial compares the bits of a row for different numbers of
     other rows.
     """
-    # How many rows an expert reads depends on which expert the other rows choose: no padding can fix that.
-    if any("expert" in name for name, _ in model.named_modules()):
+    # How many rows an expert reads depends on which expert the other rows choose: no padding can fix that. Releases of
+    # the library differ in whether a layer's name says what it is, or its class alone.
+    if any("expert" in f"{name} {type(layer).__name__}".lower() for name, layer in model.named_modules()):
         return None
     most = _ROWS_TRIED.get(model.device.type, 96)
     ids = _ids_tried(model, most)

@@ -95,6 +95,14 @@ def test_messages_are_answered_by_a_message(ai: Anthropic) -> None:
     check_events(ai)
 
 
+def test_keywords_without_effect_end_a_stream(ai: Anthropic) -> None:
+    form = {"format": {"type": "json_schema", "schema": {"enum": ["dog", "cat"], "enmu": []}}}
+    plain = answer(ai, output_config=form, regex=None)
+    *_, end, _ = list(ai.messages.create(**fields(output_config=form, regex=None), stream=True))
+    assert plain.model_extra and plain.model_extra["not_enforced"] == ["/enmu"]
+    assert end.model_extra and end.model_extra["not_enforced"] == ["/enmu"]
+
+
 def test_a_cut_text_says_so(ai: Anthropic) -> None:
     assert answer(ai, max_tokens=3).stop_reason == "max_tokens"
 

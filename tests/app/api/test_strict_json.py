@@ -29,7 +29,7 @@ def test_valid_json_is_parsed_unchanged(value: object) -> None:
         b"", b"{", b"{'a': 1}", b'{"a": NaN}', b"[Infinity]", b"[-Infinity]", b"[1e999]", b"[-1e999]",
         b'{"a": 1, "a": 2}', b'{"a": {"b": 1, "b": 1}}', b'["\\ud800"]', b'{"\\udfff": 1}', b"[" * 65 + b"]" * 65,
         b"[" * 100_000,
-        b'{"a":' * 65 + b"1" + b"}" * 65, b"[" + b"9" * 5_000 + b"]", b"[12345678901234567890]", b'"\xff"',
+        b'{"a":' * 65 + b"1" + b"}" * 65, b"[" + b"9" * 5_000 + b"]", b"[" + b"9" * 310 + b"]", b'"\xff"',
         "\ufeff{}".encode(), '{"a": 1}'.encode("utf-16"), b"[1,]", b"[01]", b'"\x00"', b"{} {}",
     ],
 )
@@ -37,6 +37,11 @@ def test_ambiguous_json_is_refused_without_quoting_it(body: bytes) -> None:
     with pytest.raises(InvalidJson) as refusal:
         read_json(body)
     assert len(str(refusal.value)) < 160
+
+
+@pytest.mark.parametrize("value", [2**64 - 1, -(10**30), 10**308])
+def test_an_integer_within_a_double_keeps_its_digits(value: int) -> None:
+    assert read_json(b"[%d]" % value) == [value]
 
 
 def test_a_pair_of_surrogate_escapes_is_one_character() -> None:

@@ -98,8 +98,14 @@ def test_keywords_without_effect_are_listed_also_with_strict(ai: OpenAI) -> None
     assert complete(ai, **options).model_extra["not_enforced"] == ["/enmu"]  # type: ignore[index]
     chat = ai.chat.completions.create(model="captions", messages=USER, max_completion_tokens=40, **options)
     assert chat.model_extra["not_enforced"] == ["/enmu"]  # type: ignore[index]
-    *_, last = chunks(ai, stream_options={"include_usage": True}, **options)
-    assert last.model_extra["not_enforced"] == ["/enmu"]  # type: ignore[index]
+    *_, end, last = chunks(ai, stream_options={"include_usage": True}, **options)
+    assert end.model_extra["not_enforced"] == last.model_extra["not_enforced"] == ["/enmu"]  # type: ignore[index]
+    chat_chunks = ai.chat.completions.create(
+        model="captions", messages=USER, max_completion_tokens=40, stream=True, **options
+    )
+    *earlier, end = [chunk.model_extra for chunk in chat_chunks]
+    assert end is not None and end["not_enforced"] == ["/enmu"]
+    assert earlier and all("not_enforced" not in (extra or {}) for extra in earlier)
 
 
 def test_deprecated_options_work_and_are_reported(ai: OpenAI) -> None:

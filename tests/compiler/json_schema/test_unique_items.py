@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import itertools
 import json
+import random
 from typing import Any
 
 import pytest
 
 from compiler.codec import decode, encode
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsatisfiable, SpecUnsupported
+from compiler.json_schema import schema_dfa
+from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec, compile_text
 from compiler.spec import spec_from_json
 from compiler.text import check_text
 from compiler.vocab import byte_vocabulary
+from tests.compiler.json_schema.test_random_schemas import embed
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 TAGS = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
@@ -60,6 +64,51 @@ def test_many_listed_values_are_written_in_their_order(values: list[Any]) -> Non
             assert check_text(compiled, text).satisfied == (2 <= length <= 4), text
             equal = json.dumps([*chosen, *chosen[-1:]])
             assert not check_text(compiled, equal).satisfied, equal
+
+
+@pytest.mark.parametrize("whitespace", ["compact", "spaced", "pretty"])
+def test_arrays_and_objects_are_unique_in_each_fixed_layout(whitespace: str) -> None:
+    values = [[1, 2], {"a": [3]}, "x", []]
+    schema = {"type": "array", "items": {"enum": values}, "uniqueItems": True}
+    compiled = compile_text(spec_from_json({"json_schema": schema, "whitespace": whitespace}))
+    options: Any = {"compact": {"separators": (",", ":")}, "pretty": {"indent": 2}}.get(whitespace, {})
+    for chosen in itertools.product(values, repeat=2):
+        text = json.dumps(chosen, **options)
+        assert check_text(compiled, text).satisfied == (chosen[0] != chosen[1]), text
+
+
+@pytest.mark.parametrize("whitespace", ["flexible", "any"])
+def test_arrays_in_free_white_space_are_refused(whitespace: str) -> None:
+    schema = {"type": "array", "items": {"enum": [[1, 2], [3]]}, "uniqueItems": True}
+    with pytest.raises(SpecUnsupported):
+        compile_text(spec_from_json({"json_schema": schema, "whitespace": whitespace}))
+
+
+def test_pairs_of_many_values_stand_in_any_order() -> None:
+    values = [f"value {number}" for number in range(30)]
+    schema = {"type": "array", "items": {"enum": values}, "uniqueItems": True, "maxItems": 2}
+    compiled = compile_text(spec_from_json({"json_schema": schema}))
+    for pair in itertools.product(values, repeat=2):
+        assert check_text(compiled, json.dumps(pair)).satisfied == (pair[0] != pair[1])
+    assert not check_text(compiled, json.dumps(values[:3])).satisfied
+
+
+@pytest.mark.parametrize("bounds", [{}, {"minItems": 2, "maxItems": 5}])
+def test_a_list_of_hundreds_shares_its_states(bounds: dict[str, int]) -> None:
+    values = [f"code {number * 7 % 401}" for number in range(401)]
+    schema = {"type": "array", "items": {"enum": values}, "uniqueItems": True, **bounds}
+    dfa = schema_dfa(schema, "spaced", 1, embed, guard=ResourceGuard(Limits()))
+    characters = len(json.dumps(values))
+    assert dfa.dfa.states < characters * (bounds.get("maxItems", 0) + 1) * 1.1
+    draw = random.Random(1)
+    for length in (1, 2, 4, 5, 6, 401):
+        chosen = sorted(draw.sample(range(401), length))
+        is_counted = not bounds or 2 <= length <= 5
+        assert dfa.accepts(json.dumps([values[number] for number in chosen])) == is_counted
+        if length > 1:
+            chosen[0], chosen[-1] = chosen[-1], chosen[0]
+            assert not dfa.accepts(json.dumps([values[number] for number in chosen]))
+            assert not dfa.accepts(json.dumps([values[chosen[0]]] * length))
 
 
 def test_items_with_their_own_places_are_unique() -> None:

@@ -8,6 +8,7 @@ writes their table into `docs/models.md`.
 from __future__ import annotations
 
 import re
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -116,10 +117,15 @@ def reading(model: HuggingFaceModel) -> str:
     return "shared" if model.rows_independent else "shared, last bits depend on the batch"
 
 
+def header(release: str) -> str:
+    """The first line of the table. It names a release of transformers by two numbers."""
+    return f"| family | its beams are read with transformers {'.'.join(release.split('.')[:2])} |"
+
+
 def table(readings: dict[str, str]) -> str:
     """The table between the marks."""
     rows = [f"| `{name}` | {readings[name]} |" for name in FAMILIES]
-    return "\n".join([BEGIN, "", "| family | its beams are read |", "|---|---|", *rows, "", END])
+    return "\n".join([BEGIN, "", header(version("transformers")), "|---|---|", *rows, "", END])
 
 
 if __name__ == "__main__":

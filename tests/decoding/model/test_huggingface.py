@@ -17,7 +17,7 @@ from decoding.model import HuggingFaceModel, Scores, StepInput, shared_prefix, t
 from decoding.model import chunked_feed as stretch
 from decoding.model.own_attention import restore_attention
 from decoding.model.tree_attention import Pass, PrefixSharingUnsupported, attend
-from tests.decoding.random_models import ENDS, PLAIN, SHARED, V, falcon_of, gpt2_of, gptj_of, make_model
+from tests.decoding.random_models import ENDS, PLAIN, SHARED, V, falcon_of, gpt2_of, make_model, stablelm_of
 from tests.decoding.recorded_operators import recorded_operators
 from tests.decoding.tensors.recorded_graphs import HostWaits
 
@@ -125,7 +125,7 @@ def test_models_with_plain_caches_match_full_forward_passes(name: str) -> None:
     check_against_full_passes(model, make())
 
 
-@pytest.mark.parametrize("make", [gpt2_of, gptj_of], ids=["shared", "plain"])
+@pytest.mark.parametrize("make", [gpt2_of, stablelm_of], ids=["shared", "plain"])
 def test_long_inputs_are_read_in_chunks(make: Callable[[], PreTrainedModel], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stretch, "PIECE_BYTES_MAX", 2 * 3 * 4 * V)  # two tokens of three rows
     check_against_full_passes(HuggingFaceModel(make()), make())
@@ -214,6 +214,17 @@ def test_decode_steps_seldom_synchronise_with_the_device(name: str) -> None:
     assert set(waits.calls) == {"nonzero"}
     assert not {"_local_scalar_dense", "equal", "is_nonzero"} & recorded.counted.keys()
     assert 1 <= recorded.counted["nonzero"] <= 12
+
+
+class ParallelExperts(torch.nn.Identity):
+    """A layer whose class alone says what it is."""
+
+
+def test_rows_of_models_with_experts_depend_on_the_batch() -> None:
+    model = gpt2_of()
+    assert HuggingFaceModel(model).rows_independent
+    model.transformer.drop = ParallelExperts()
+    assert not HuggingFaceModel(model).rows_independent
 
 
 def test_answers_are_scored_while_another_thread_steps() -> None:
