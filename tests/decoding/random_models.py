@@ -76,9 +76,9 @@ def falcon_of(**changes: object) -> PreTrainedModel:
     return make_model(FalconConfig(**{**GROUPED, "alibi": True, "new_decoder_architecture": False, **changes}))
 
 
-def stablelm_of() -> PreTrainedModel:
+def stablelm_of(**changes: object) -> PreTrainedModel:
     """Its attention cannot be exchanged."""
-    return make_model(StableLmConfig(**GROUPED))
+    return make_model(StableLmConfig(**{**GROUPED, **changes}))
 
 
 def gemma2_of(**changes: object) -> PreTrainedModel:

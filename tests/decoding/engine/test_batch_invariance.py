@@ -193,8 +193,9 @@ WIDE = {"vocab_size": 20_000, "eos_token_id": 19_999}
         lambda: gpt2_of(**WIDE),
         lambda: make_model(MistralConfig(**{**GROUPED, **WIDE}, sliding_window=5)),
         lambda: make_model(BloomConfig(**{**ENDS, **WIDE}, hidden_size=24, n_layer=2, n_head=2)),
+        lambda: stablelm_of(**WIDE),
     ],
-    ids=["shared", "window", "plain"],
+    ids=["shared", "window", "biases", "plain"],
 )
 @pytest.mark.sample(2)
 def test_sampling_uses_no_more_memory_than_estimated(
