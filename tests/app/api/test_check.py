@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from typing import Any
@@ -148,3 +149,14 @@ def test_answers_and_checks_have_captures(client: TestClient) -> None:
 def test_answers_without_captures_have_none(client: TestClient) -> None:
     body = {"prompt": "sentence:", "constraint": {"sequence": ["a ", {"regex": "[a-z]+"}]}, "max_tokens": 6}
     assert all(choice["captures"] is None for choice in client.post("/generate", json=body).json()["choices"])
+
+
+def test_generated_base64_decodes_and_passes_its_check(client: TestClient) -> None:
+    form = {"json_schema": {"type": "string", "format": "byte", "minLength": 5, "maxLength": 12}}
+    body = {"prompt": "a", "constraint": form, "max_tokens": 24, "algorithm": "sample", "seed": 2, "n": 4}
+    choices = client.post("/generate", json=body).json()["choices"]
+    texts = [json.loads(choice["text"]) for choice in choices]
+    assert len(texts) == 4 and all(len(text) in (8, 12) for text in texts)
+    assert [base64.b64encode(base64.b64decode(text, validate=True)).decode() for text in texts] == texts
+    assert all(check(client, form, choice["text"])["canonical"] for choice in choices)
+    assert check(client, form, '"any text"')["violation"]["keyword"] == "format"
