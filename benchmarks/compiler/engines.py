@@ -169,6 +169,8 @@ class OurEngine:
         self.limits, self.cancelled = DEFAULT_LIMITS, lambda: False
         self.vocabulary = read_vocabulary(tokenizer)
         self.eos = self.vocabulary.eos_ids[0]
+        # Built once for each vocabulary: the service's sandbox has them before its first job.
+        self.tables = self.vocabulary.outlines, self.vocabulary.counted_outlines
 
     def warm_up(self) -> None:
         formats = {name: {"type": "string", "format": name} for name in sorted(FORMATS)}
