@@ -357,6 +357,6 @@ def _served_parts(run: dict[str, Any]) -> Iterator[str]:
             str(row["with"]["compiled"]), f"{row['with']['compile_ms']:.0f}" if row["with"]["compiled"] else "",
         ))  # fmt: skip
     yield SERVED_NOTES.strip("\n")
-    yield "; ".join((served["date"], served["machine"], f"`{served['command']}`"))
+    yield "; ".join((served["date"], served["machine"], f"code {served['code']}", f"`{served['command']}`"))
     yield from served.get("notes", ())
     yield table(head, rows)

@@ -90,6 +90,8 @@ _SEMVER = (
     rf"{_NUMERIC}\.{_NUMERIC}\.{_NUMERIC}(?:-{_IDENTIFIER}(?:\.{_IDENTIFIER})*)?"
     r"(?:\+[0-9A-Za-z-]+(?:\.[0-9A-Za-z-]+)*)?"
 )
+# RFC 4648, section 4: with padding, without line breaks, and bits beyond the last octet are zero.
+_BASE64 = "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?"
 _CIDR = rf"{_IPV4}/(?:[12]?[0-9]|3[0-2])|(?:{_ipv6()})/(?:[1-9]?[0-9]|1[01][0-9]|12[0-8])"
 # Lower-case letters that IDNA allows anywhere in a label: Latin-1, Cyrillic, Hiragana, Han and Hangul.
 _LETTERS = "\u00df-\u00f6\u00f8-\u00ff\u0430-\u045f\u3041-\u3094\u4e00-\u9fa5\uac00-\ud7a3"
@@ -168,13 +170,14 @@ FORMATS: dict[str, str] = {
     "url": _URI,
     "semver": _SEMVER,
     "cidr": _CIDR,
+    "byte": _BASE64,
 }
 FORMATS |= {"ip-address": _IPV4, "host-name": _HOSTNAME}  # their names in draft 3
 _ADDRESSES = (_LITERAL, _international(_LITERAL), rf"\[(?:{_IPV4}|IPv6:(?:{_ipv6()}))\]")  # hosts in brackets
 SHORT_CHARS_MAX = 253  # of a counted text in the short form of a format
 INTEGERS = {"int32": 31, "int64": 63}  # formats of numbers: the bits beside the sign
 SILENT = frozenset(  # formats that say how a value is meant or kept: nothing is asserted
-    {"binary", "byte", "double", "float", "json-string", "password", "path", "utc-millisec"}
+    {"binary", "double", "float", "json-string", "password", "path", "utc-millisec"}
 )
 _ENCODED = r"(?:[^.]*\.)*[^.]{2}--.*"  # encoded labels, which take tables to check
 EXCEPT: dict[str, str] = {  # what a format's pattern matches and the format does not allow

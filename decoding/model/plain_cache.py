@@ -91,10 +91,11 @@ class PlainReader(WholePrompts[PlainSession]):
     def _scores_written(self) -> int:
         """The number of [tokens, tokens] tables that a pass writes.
 
-        They are the mask, and with eager attention one table for each head.
+        They are the mask, and one table for each head with eager attention, or with attention in code of its own.
         """
         config = self._model.config.get_text_config()
-        return 1 + (int(getattr(config, "num_attention_heads", 1)) if config._attn_implementation == "eager" else 0)
+        is_fused = config._attn_implementation != "eager" and self._model.is_backend_compatible()
+        return 1 + (0 if is_fused else int(getattr(config, "num_attention_heads", 1)))
 
     @functools.cached_property
     def _row_bytes(self) -> tuple[int, int]:

@@ -8,8 +8,8 @@ values (prefix sharing). The keys of a layer, and its values, lie in one array o
     entry   0 ... P-1    P ... P + used_slots - 1     P + used_slots ... P + C - 1
             the prompt   slots in use, and holes      slots that were never used
 
-A slot is an entry minus P. A hole is a slot whose rows are all gone; `free` lists the holes, then the unused slots, and
-`free_used` of them are in use again. Attention reads the entries below P + used_slots.
+A slot is an entry minus P. A hole is a slot whose rows are all gone; `_free_slots` lists the holes, then the unused
+slots, and `_free_taken` of them are in use again. Attention reads the entries below P + used_slots.
 """
 
 from __future__ import annotations
@@ -36,11 +36,11 @@ class PrefixTree:
     rows     R
     adapter  that the model reads with; empty without one
 
-    keys, values  [P + C, H, width] for each layer, in the model's dtype; the prompt first
-    visible       bool [R, C]  the slots of the nodes on each row's path
-    path_rank     int64 [R]    the position of each row when rows are ordered by their paths
-    free          int64 [F]    slots that were visible to no row at the last count, `free_used` of them in use again
-    used_slots    the slots below it were used at least once; `occupied` of them were visible at the last count
+    _keys, _values  [P + C, H, width] for each layer, in the model's dtype; the prompt first
+    _visible_slots  bool [R, C]  the slots of the nodes on each row's path
+    _path_rank      int64 [R]    the position of each row when rows are ordered by their paths
+    _free_slots     int64 [F]    visible to no row at the last count; `_free_taken` of them are in use again
+    _used_slots     slots below it were used at least once; `_occupied_slots` of them were visible at the last count
     """
 
     def __init__(self, device: torch.device, adapter: str = "") -> None:

@@ -34,9 +34,10 @@ class PositionBias:
         heads   H, of the keys; those of the queries are H * group
         length  greater than all positions
         """
-        if self._table.shape[1] < length:
-            self._table = self._build(2 * length)
-        biases = self._table[:, None, tokens] - self._table[:, rows, None]
+        table = self._table
+        if table.shape[1] < length:
+            table = self._table = self._build(2 * length)
+        biases = table[:, None, tokens] - table[:, rows, None]
         return biases.view(heads, -1, len(tokens))
 
 

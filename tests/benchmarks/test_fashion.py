@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from benchmarks.compiler.word_cases import clothing_formula
 from benchmarks.report.tasks import fashion_section
@@ -87,7 +86,6 @@ def test_a_constrained_search_corrects_errors_of_the_model() -> None:
     assert len(messages) == 3
 
 
-@pytest.mark.usefixtures("results")
 def test_the_report_has_means_ranges_and_goals() -> None:
     def row_of(system: str, beams: int, accuracy: float, sequences: float) -> dict[str, Any]:
         metrics = {"accuracy": accuracy, "sequence_accuracy": sequences, "satisfied": 1.0, "ms": 0.5}

@@ -79,7 +79,6 @@ def test_a_faster_system_with_full_coverage_is_named() -> None:
     assert "| guidance | 62 % |" in summary({"infilling": {"rows": rows + faster_rows}})
 
 
-@pytest.mark.usefixtures("results")
 def test_seconds_per_request_are_compared_run_by_run() -> None:
     text = runtimes_section(RUNTIMES)
     assert "| ours | 2.00 (1.00-3.00) |" in text

@@ -73,7 +73,6 @@ def test_only_a_leading_space_is_ignored_in_answers() -> None:
     assert satisfies("ab", " ab") and not satisfies("ab", "  ab") and not satisfies("ab", "ab\n")
 
 
-@pytest.mark.usefixtures("results")
 def test_the_report_shows_shares_and_wrong_answers() -> None:
     by_times = [{"times": 1.0, "requests": 8, "satisfied": 2, "failed": 1, "ms": 3.0}]
     row = {"system": "s", "by_times": by_times, "missed": [{"pattern": "a", "budget": 2, "text": "b", "error": ""}]}
@@ -134,7 +133,6 @@ def test_published_outputs_have_their_known_scores(shared: Path, system: str, bl
     assert row["cider"] == pytest.approx(cider, abs=0.1)
 
 
-@pytest.mark.usefixtures("results")
 def test_the_report_has_a_table_per_model_and_errors() -> None:
     row: dict[str, Any] = {
         "model": "m", "family": "f", "system": "s", "sets": 4, "coverage": 0.5, "complete": 0.25, "rouge_l": 1.0,
@@ -180,7 +178,6 @@ def test_coverage_counts_matching_answers_scored_with_their_prompt() -> None:
     assert infilling_row({}, [story], stripped_answers)["coverage"] == 1.0
 
 
-@pytest.mark.usefixtures("results")
 def test_the_report_has_a_line_for_each_system() -> None:
     row: dict[str, Any] = {
         "model": "m", "system": "s", "share": 0.1, "stories": 3, "rouge_l": 1.0, "bleu_4": 2.0, "coverage": 0.5,

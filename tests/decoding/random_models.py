@@ -13,7 +13,6 @@ from transformers import (
     Gemma2Config,
     Gemma3TextConfig,
     GPT2Config,
-    GPTJConfig,
     GPTNeoXConfig,
     GptOssConfig,
     JambaConfig,
@@ -77,10 +76,9 @@ def falcon_of(**changes: object) -> PreTrainedModel:
     return make_model(FalconConfig(**{**GROUPED, "alibi": True, "new_decoder_architecture": False, **changes}))
 
 
-def gptj_of(**changes: object) -> PreTrainedModel:
+def stablelm_of(**changes: object) -> PreTrainedModel:
     """Its attention cannot be exchanged."""
-    sizes = {**ENDS, "n_positions": 48, "n_embd": 24, "n_layer": 2, "n_head": 2, "rotary_dim": 4}
-    return make_model(GPTJConfig(**{**sizes, **changes}))
+    return make_model(StableLmConfig(**{**GROUPED, **changes}))
 
 
 def gemma2_of(**changes: object) -> PreTrainedModel:
@@ -140,7 +138,6 @@ PLAIN: dict[str, tuple[Callable[[], PreTrainedModel], str]] = {
         lambda: llama_of(rope_parameters=ROPE_BY_LENGTH),
         "longest row",
     ),
-    "gptj, attention of its own": (gptj_of, "cannot be exchanged"),
     "lfm2, convolutions": (
         lambda: make_model(Lfm2Config(**GROUPED, layer_types=["conv", "full_attention"])),
         "more than keys",
@@ -160,7 +157,7 @@ PLAIN: dict[str, tuple[Callable[[], PreTrainedModel], str]] = {
         "cannot be exchanged",
     ),
     "stablelm, options lost on the way": (
-        lambda: make_model(StableLmConfig(**GROUPED)),
+        stablelm_of,
         "cannot be exchanged",
     ),
 }

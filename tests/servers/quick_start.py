@@ -36,9 +36,11 @@ class CopiedModel(HuggingFaceModel):
     """Loads a built-in model as a copy."""
 
     @classmethod
-    def load(cls, path_or_name: str, *, device: str = "auto", dtype: str = "auto") -> HuggingFaceModel:
-        if path_or_name not in MODELS:
-            return HuggingFaceModel.load(path_or_name, device=device, dtype=dtype)
+    def load(
+        cls, path_or_name: str, *, device: str = "auto", dtype: str = "auto", batch_invariant: bool = True
+    ) -> HuggingFaceModel:
+        if path_or_name not in MODELS or not batch_invariant:
+            return HuggingFaceModel.load(path_or_name, device=device, dtype=dtype, batch_invariant=batch_invariant)
         measured = load_once(path_or_name, device, dtype)
         model = copy.deepcopy(measured.model)
         assert isinstance(model, HuggingFaceModel)

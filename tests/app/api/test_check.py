@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import time
 from typing import Any
@@ -9,6 +10,9 @@ from typing import Any
 import pytest
 from fastapi.testclient import TestClient
 
+from compiler.pipeline import compile_text
+from compiler.spec import JsonSchemaSpec
+from compiler.text import check_text
 from docs.tools.pages import DOCS, code_of, tables
 
 SCHEMA = {
@@ -101,6 +105,18 @@ def test_each_negation_of_the_page_has_its_verdicts(client: TestClient) -> None:
             assert satisfied == {"yes": True, "no": False}[verdict], (code, text)
 
 
+def test_listed_numbers_are_written_as_the_page_says(client: TestClient) -> None:
+    (table,) = [t for t in tables(DOCS / "json.md") if t.header[1:2] == ("over HTTP",)]
+    for number, over_http, by_text in (map(code_of, row) for row in table.rows):
+        # As text, since a client would write its own spelling of the number.
+        library = compile_text(JsonSchemaSpec(f'{{"enum": [{number}]}}'))
+        for text in {number, over_http, by_text}:
+            data = f'{{"constraint": {{"json_schema": {{"enum": [{number}]}}}}, "text": "{text}"}}'
+            answer = client.post("/check", content=data, headers={"content-type": "application/json"}).json()
+            assert answer["canonical"] == (text == over_http), (number, text)
+            assert check_text(library, text).satisfied == (text == by_text), (number, text)
+
+
 def test_values_are_decided_at_any_depth(client: TestClient) -> None:
     deep = "[" * DEEP + "]" * DEEP
     assert check(client, {"json_schema": {"type": "array"}}, deep)["satisfied"]
@@ -148,3 +164,14 @@ def test_answers_and_checks_have_captures(client: TestClient) -> None:
 def test_answers_without_captures_have_none(client: TestClient) -> None:
     body = {"prompt": "sentence:", "constraint": {"sequence": ["a ", {"regex": "[a-z]+"}]}, "max_tokens": 6}
     assert all(choice["captures"] is None for choice in client.post("/generate", json=body).json()["choices"])
+
+
+def test_generated_base64_decodes_and_passes_its_check(client: TestClient) -> None:
+    form = {"json_schema": {"type": "string", "format": "byte", "minLength": 5, "maxLength": 12}}
+    body = {"prompt": "a", "constraint": form, "max_tokens": 24, "algorithm": "sample", "seed": 2, "n": 4}
+    choices = client.post("/generate", json=body).json()["choices"]
+    texts = [json.loads(choice["text"]) for choice in choices]
+    assert len(texts) == 4 and all(len(text) in (8, 12) for text in texts)
+    assert [base64.b64encode(base64.b64decode(text, validate=True)).decode() for text in texts] == texts
+    assert all(check(client, form, choice["text"])["canonical"] for choice in choices)
+    assert check(client, form, '"any text"')["violation"]["keyword"] == "format"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 import json
 import random
@@ -48,6 +49,28 @@ def test_regexes_that_a_check_accepts_are_read_by_python() -> None:
     steps_to_end = steps_to(regexes.dfa.next_state, regexes.dfa.accepting)
     for _ in range(2_000):
         re.compile(random_text(rng, regexes, steps_to_end))
+
+
+def test_byte_accepts_exactly_what_base64_writes() -> None:
+    rng, dfa = random.Random(4), format_dfa(FORMATS["byte"], "byte")
+    verdicts = set()
+    for size in [*range(9)] * 100:
+        encoded = base64.b64encode(rng.randbytes(size)).decode()
+        assert dfa.accepts(encoded), encoded
+        for _ in range(4):
+            place = rng.randrange(len(encoded) + 1)
+            changed = encoded[:place] + rng.choice(("", *"AQz9+/=-_ \n")) + encoded[place + 1 :]
+            assert dfa.accepts(changed) == _is_base64(changed), changed
+            verdicts.add(_is_base64(changed))
+    assert verdicts == {True, False}
+
+
+def _is_base64(text: str) -> bool:
+    """True where decoding and encoding lead back to the text."""
+    try:
+        return base64.b64encode(base64.b64decode(text, validate=True)).decode() == text
+    except ValueError:
+        return False
 
 
 @pytest.mark.parametrize("name", [name for name in sorted(FORMATS) if short_pattern(name) != FORMATS[name]])

@@ -90,6 +90,8 @@ def test_random_values_agree_with_the_library_and_the_automaton(seed: int) -> No
         ({"format": "regex"}, '"(it|describe)[^\\"\']+[-+]\\\\b"', None),
         ({"format": "regex"}, '"[z-a]"', ("$", "format")),
         ({"format": "regex"}, '"a{16,15}"', ("$", "format")),
+        ({"format": "byte"}, '"YQ\\u003d="', None),
+        ({"format": "byte"}, '"YQ"', ("$", "format")),
         ({"constraint": {"regex": "a+"}}, '"\\u0061a"', None),
         ({"constraint": {"regex": "a+"}}, '"b"', ("$", "constraint")),
         ({"not": {"type": "string", "constraint": {"regex": "a+"}}}, '"b"', None),

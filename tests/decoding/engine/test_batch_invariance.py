@@ -31,10 +31,10 @@ from tests.decoding.random_models import (
     gemma2_of,
     gpt2_of,
     gpt_oss_of,
-    gptj_of,
     llama_of,
     make_model,
     mistral_of,
+    stablelm_of,
 )
 from tests.decoding.recorded_operators import recorded_operators
 
@@ -120,7 +120,7 @@ def test_mixture_of_experts_models_do_not_claim_batch_invariance() -> None:
     assert not HuggingFaceModel(SHARED["mixtral, experts"]()).rows_independent
 
 
-@pytest.mark.parametrize("make", [gpt2_of, gptj_of], ids=["shared", "plain"])
+@pytest.mark.parametrize("make", [gpt2_of, stablelm_of], ids=["shared", "plain"])
 def test_a_session_is_freed_when_it_is_dropped(make: Callable[[], PreTrainedModel]) -> None:
     model = HuggingFaceModel(make())
     session, _ = model.prefill([1, 2, 3])
@@ -136,7 +136,7 @@ def test_a_session_is_freed_when_it_is_dropped(make: Callable[[], PreTrainedMode
 )
 @pytest.mark.parametrize(
     "name",
-    ["gpt2", "llama, wide inside", "llama, packed", "mistral, a window of 5", "bloom", "gptj", "capped scores",
+    ["gpt2", "llama, wide inside", "llama, packed", "mistral, a window of 5", "bloom", "stablelm", "capped scores",
      "sinks"],
 )  # fmt: skip
 @pytest.mark.sample(3)
@@ -150,7 +150,7 @@ def test_a_generation_uses_no_more_memory_than_estimated(
         "gpt2": lambda: gpt2_of(n_positions=200),
         "mistral, a window of 5": lambda: mistral_of(5),
         "bloom": bloom_of,
-        "gptj": lambda: gptj_of(n_positions=200),
+        "stablelm": stablelm_of,
         "capped scores": lambda: gemma2_of(max_position_embeddings=200),
         "sinks": lambda: gpt_oss_of(max_position_embeddings=200),
     }
@@ -166,10 +166,10 @@ def test_a_generation_uses_no_more_memory_than_estimated(
 
 
 @pytest.mark.parametrize("algorithm", ["abs", "banked"])
-@pytest.mark.parametrize("name", ["gpt2", "gptj"])
+@pytest.mark.parametrize("name", ["gpt2", "stablelm"])
 @pytest.mark.sample(2)
 def test_a_search_uses_no_more_memory_than_estimated(name: str, algorithm: Algorithm) -> None:
-    model = HuggingFaceModel(gpt2_of(n_positions=200) if name == "gpt2" else gptj_of(n_positions=200))
+    model = HuggingFaceModel(gpt2_of(n_positions=200) if name == "gpt2" else stablelm_of())
     length = 30  # tokens before EOS
     automaton = of_length(length, V, *model.eos_ids)
     constraint = PreparedConstraint.prepare(automaton, model.device)
@@ -193,8 +193,9 @@ WIDE = {"vocab_size": 20_000, "eos_token_id": 19_999}
         lambda: gpt2_of(**WIDE),
         lambda: make_model(MistralConfig(**{**GROUPED, **WIDE}, sliding_window=5)),
         lambda: make_model(BloomConfig(**{**ENDS, **WIDE}, hidden_size=24, n_layer=2, n_head=2)),
+        lambda: stablelm_of(**WIDE),
     ],
-    ids=["shared", "window", "plain"],
+    ids=["shared", "window", "biases", "plain"],
 )
 @pytest.mark.sample(2)
 def test_sampling_uses_no_more_memory_than_estimated(

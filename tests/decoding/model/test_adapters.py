@@ -64,7 +64,7 @@ def test_an_adapter_gives_the_log_probs_of_the_merged_model(name: str, tmp_path:
         assert torch.equal(result, expected)
 
 
-@pytest.mark.parametrize("name", [*SHARED, "gptj, attention of its own", "llama, wide"])
+@pytest.mark.parametrize("name", [*SHARED, "stablelm, options lost on the way", "llama, wide"])
 def test_generations_with_different_adapters_share_steps_with_the_same_bits(name: str, tmp_path: Path) -> None:
     model = _with_adapters(MODELS[name], tmp_path, "a", "b")
     generations = [(adapter, [number, 5, 6]) for number, adapter in enumerate(("", "a", "b", "a", ""), 1)]

@@ -10,16 +10,18 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, PreTrainedModel
+from transformers import AutoModelForCausalLM, BloomConfig, PreTrainedModel
 
 from decoding.errors import PromptEmpty
 from decoding.model import HuggingFaceModel, Scores, StepInput, shared_prefix, tree_attention
 from decoding.model import chunked_feed as stretch
 from decoding.model.own_attention import restore_attention
 from decoding.model.tree_attention import Pass, PrefixSharingUnsupported, attend
-from tests.decoding.random_models import PLAIN, SHARED, V, falcon_of, gpt2_of, gptj_of
+from tests.decoding.random_models import ENDS, PLAIN, SHARED, V, falcon_of, gpt2_of, make_model, stablelm_of
 from tests.decoding.recorded_operators import recorded_operators
 from tests.decoding.tensors.recorded_graphs import HostWaits
+
+HALF = (torch.bfloat16, torch.float16)
 
 
 def _full_pass(model: PreTrainedModel, rows: list[list[int]]) -> torch.Tensor:
@@ -123,7 +125,7 @@ def test_models_with_plain_caches_match_full_forward_passes(name: str) -> None:
     check_against_full_passes(model, make())
 
 
-@pytest.mark.parametrize("make", [gpt2_of, gptj_of], ids=["shared", "plain"])
+@pytest.mark.parametrize("make", [gpt2_of, stablelm_of], ids=["shared", "plain"])
 def test_long_inputs_are_read_in_chunks(make: Callable[[], PreTrainedModel], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stretch, "PIECE_BYTES_MAX", 2 * 3 * 4 * V)  # two tokens of three rows
     check_against_full_passes(HuggingFaceModel(make()), make())
@@ -138,8 +140,11 @@ def test_trained_models_match_full_forward_passes(name: str, shared: Path) -> No
     check_against_full_passes(model, reference)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-@pytest.mark.parametrize("name", ["gpt2", "llama, grouped keys", "mistral, a window of 5", "bloom, biases by distance"])
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [(name, dtype) for name in ("gpt2", "llama, grouped keys", "mistral, a window of 5") for dtype in HALF]
+    + [("bloom, biases by distance", torch.float16), ("mpt, biases by distance, clipped", torch.bfloat16)],
+)  # fmt: skip
 def test_half_precision_log_probs_are_near_single_precision(name: str, dtype: torch.dtype) -> None:
     model = HuggingFaceModel(SHARED[name]().to(dtype))
     assert (model.tolerance, model.prefix_sharing_disabled_reason) == (0.5, "")
@@ -158,6 +163,19 @@ def test_linear_biases_match_full_passes_in_long_texts(name: str) -> None:
         result = _step(model, session, parents, [row[-1:] for row in rows])
         parents = [1, 0]
     torch.testing.assert_close(result.log_probs, _full_pass(reference, rows), atol=2e-4, rtol=0)
+
+
+@pytest.mark.parametrize("dtype", HALF)
+def test_linear_biases_in_half_precision_pass_the_check_of_answers(dtype: torch.dtype) -> None:
+    # Large weights, so that attention decides the next token.
+    sizes = {"hidden_size": 64, "n_layer": 3, "n_head": 16, "initializer_range": 0.3}
+    model = HuggingFaceModel(make_model(BloomConfig(**ENDS, **sizes)).to(dtype))
+    assert model.supports_batching == (dtype == torch.float16)
+    assert ("loses linear biases" in model.prefix_sharing_disabled_reason) == (dtype == torch.bfloat16)
+    prompt = np.random.default_rng(2).integers(1, V, 1000).tolist()
+    _, log_probs = model.prefill(prompt)
+    token = int(log_probs.argmax())
+    assert abs(float(log_probs[token]) - model.score(prompt, [token]).log_probs[0]) < model.tolerance
 
 
 def test_eager_falcon_with_linear_biases_keeps_its_attention() -> None:

@@ -23,7 +23,7 @@ from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import drive, search_of
 from tests.decoding.engine.test_engine import PLENTY, _wait_for
 from tests.decoding.engine.test_out_of_memory import S_MAX, Notes
-from tests.decoding.random_models import V, gptj_of, llama_of
+from tests.decoding.random_models import V, llama_of, stablelm_of
 
 
 class _FailAt(TorchFunctionMode):
@@ -131,7 +131,7 @@ class FailingSteps:
         return self._maybe_fail(0.6 if len(feeds) > 1 else 0.2, lambda: self._model.step(feeds))
 
 
-@pytest.mark.parametrize(("make", "together"), [(llama, True), (gptj_of, False)], ids=["shared", "plain"])
+@pytest.mark.parametrize(("make", "together"), [(llama, True), (stablelm_of, False)], ids=["shared", "plain"])
 def test_real_models_answer_all_when_memory_runs_out(make: Callable[[], PreTrainedModel], together: bool) -> None:
     model = HuggingFaceModel(make())
     assert model.supports_batching == together

@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from decoding.model import HuggingFaceModel, StepInput, shared_prefix
 from decoding.model.prefix_tree import PrefixTree
 from decoding.model.prompt_cache import PromptCache, chunk_keys
-from tests.decoding.random_models import SHARED, V, gptj_of, llama_of
+from tests.decoding.random_models import SHARED, V, llama_of, stablelm_of
 
 CHUNK, PLENTY = 4, 10**9
 
@@ -121,7 +121,7 @@ def test_keys_of_chunks_depend_on_all_tokens_before() -> None:
     assert chunk_keys([1] * 8, CHUNK) == keys[0][:2] != chunk_keys([1] * 7, CHUNK)
 
 
-@pytest.mark.parametrize("make", [gptj_of])
+@pytest.mark.parametrize("make", [stablelm_of])
 def test_models_without_prefix_sharing_keep_no_prompts(make: Callable[[], PreTrainedModel]) -> None:
     model = HuggingFaceModel(make())
     assert model.keep_prompts(PLENTY) is None
