@@ -178,7 +178,7 @@ class _PatternReader:
         return self._classes[key]
 
     def _leaf(self, op: Any, value: Any, flags: int) -> CharSet:
-        """The set of characters that a one-character item other than a class matches."""
+        """The characters that an item other than a class matches."""
         if op is _constants.LITERAL:
             return self._character(value, flags)
         if op is _constants.NOT_LITERAL:

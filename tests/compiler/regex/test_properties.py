@@ -1,4 +1,4 @@
-r"""Compares properties, such as `\p{Lu}`, with `unicodedata` on all characters and on random patterns."""
+r"""Compares properties, such as `\p{Lu}`, with what `unicodedata` says of characters."""
 
 from __future__ import annotations
 
