@@ -28,7 +28,7 @@ def gap(pattern: str) -> str:
 
 
 class Regex(Constraint):
-    """The whole text matches the pattern, as with re.fullmatch.
+    r"""The whole text matches the pattern, as with re.fullmatch. General categories are an addition, as `\p{Lu}`.
 
     leading_space  "strip": the text without one leading space; "forbid": no leading space
 

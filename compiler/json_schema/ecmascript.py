@@ -1,20 +1,15 @@
 r"""Patterns of ECMAScript, which JSON Schema prescribes, in the syntax of Python.
 
-The classes `\d \w \s` and `.` have the meaning of ECMAScript, whose first two are ASCII alone, and `\p{...}` names a
-general category of Unicode. Escapes and names of groups are rewritten; all other syntax is common to both. Knows
-nothing of schemas and automata.
+The classes `\d \w \s` and `.` have the meaning of ECMAScript, whose first two are ASCII alone. Escapes and names of
+groups are rewritten; all other syntax is common to both, as are the properties `\p{...}`, which `compiler.regex` adds
+to Python's. Knows nothing of schemas and automata.
 """
 
 from __future__ import annotations
 
 import re
 import sys
-import unicodedata
 from collections.abc import Iterable
-from functools import lru_cache
-from itertools import groupby
-
-from compiler.errors import SpecUnsupported
 
 _Ranges = tuple[tuple[int, int], ...]  # inclusive
 _LAST = sys.maxunicode
@@ -31,21 +26,8 @@ _BOUNDARIES = {
     "B": f"(?:(?<={_WORD})(?={_WORD})|(?<!{_WORD})(?!{_WORD}))",
 }
 _LINE_ENDS: _Ranges = ((0x0A, 0x0A), (0x0D, 0x0D), (0x2028, 0x2029))
-_CATEGORIES = {  # the long names of general categories
-    "Letter": "L", "Cased_Letter": "LC", "Uppercase_Letter": "Lu", "Lowercase_Letter": "Ll", "Titlecase_Letter": "Lt",
-    "Modifier_Letter": "Lm", "Other_Letter": "Lo", "Mark": "M", "Nonspacing_Mark": "Mn", "Spacing_Mark": "Mc",
-    "Enclosing_Mark": "Me", "Number": "N", "Decimal_Number": "Nd", "digit": "Nd", "Letter_Number": "Nl",
-    "Other_Number": "No", "Punctuation": "P", "Connector_Punctuation": "Pc", "Dash_Punctuation": "Pd",
-    "Open_Punctuation": "Ps", "Close_Punctuation": "Pe", "Initial_Punctuation": "Pi", "Final_Punctuation": "Pf",
-    "Other_Punctuation": "Po", "Symbol": "S", "Math_Symbol": "Sm", "Currency_Symbol": "Sc", "Modifier_Symbol": "Sk",
-    "Other_Symbol": "So", "Separator": "Z", "Space_Separator": "Zs", "Line_Separator": "Zl",
-    "Paragraph_Separator": "Zp", "Other": "C", "Control": "Cc", "Format": "Cf", "Private_Use": "Co",
-    "Unassigned": "Cn",
-}  # fmt: skip
-_SHORT = frozenset(_CATEGORIES.values())
-_PROPERTY = re.compile(r"\\([pP])\{(?:(?:gc|General_Category)=)?(\w+)\}")
 _TOKEN = re.compile(
-    r"(?P<empty>\[\^?\])|(?P<property>\\[pP]\{[^{}]*\})|\\(?P<class>[dDwWsS])|\\c(?P<control>[A-Za-z])"
+    r"(?P<empty>\[\^?\])|\\(?P<class>[dDwWsS])|\\c(?P<control>[A-Za-z])"
     r"|\\u(?P<high>[dD][89abAB]\w\w)\\u(?P<low>[dD][c-fC-F]\w\w)|\\u\{(?P<code>[0-9A-Fa-f]{1,6})\}|\\(?P<null>0)(?![0-9])"
     r"|\\(?P<slash>/)|\\(?P<boundary>[bB])|(?P<other>\\.)|(?P<name>\(\?<(?![=!]))|(?P<bracket>[\[\].])",
     re.DOTALL,
@@ -54,8 +36,6 @@ _TOKEN = re.compile(
 
 def to_python(pattern: str) -> str:
     r"""The same pattern for Python's `re`. Syntax that is not known is left as it is.
-
-    Raises SpecUnsupported for a property that is no general category, such as a script.
 
     >>> to_python(r"^\d\/(?<unit>[\w%])\cJ$")
     '^[\\x30-\\x39]/(?P<unit>[\\x30-\\x39\\x41-\\x5a\\x5f\\x61-\\x7a%])\\x0a$'
@@ -88,13 +68,6 @@ def _translated(token: re.Match[str], inside: bool) -> str:
     if token["class"]:
         ranges = _CLASSES[token["class"].lower()]
         ranges = _complement(ranges) if token["class"].isupper() else ranges
-    elif token["property"]:
-        name = _PROPERTY.fullmatch(token[0])
-        short = _CATEGORIES.get(name[2], name[2]) if name else ""
-        if name is None or short not in _SHORT:
-            message = r"\p{...} of a pattern names a general category, as \p{Lu}; other properties are not supported"
-            raise SpecUnsupported(message, construct="property", position=token.start())
-        ranges = _complement(_category(short)) if name[1] == "P" else _category(short)
     elif token["control"]:
         return _char(ord(token["control"]) % 32)
     elif token["high"]:
@@ -127,27 +100,3 @@ def _complement(ranges: _Ranges) -> _Ranges:
     edges = [-1, *(edge for pair in ranges for edge in pair), _LAST + 1]
     gaps = zip(edges[::2], edges[1::2], strict=True)
     return tuple((low + 1, high - 1) for low, high in gaps if low + 1 < high)
-
-
-@lru_cache(maxsize=1)
-def _category_runs() -> tuple[tuple[int, int, str], ...]:
-    """The runs of characters of one general category, by their ends."""
-    runs, low = [], 0
-    for name, group in groupby(map(unicodedata.category, map(chr, range(_LAST + 1)))):
-        high = low + sum(1 for _ in group)
-        runs.append((low, high - 1, name))
-        low = high
-    return tuple(runs)
-
-
-@lru_cache(maxsize=64)
-def _category(short: str) -> _Ranges:
-    """The characters of a general category, or of a group of them."""
-    names = ("Lu", "Ll", "Lt") if short == "LC" else (short,)
-    merged: list[tuple[int, int]] = []
-    for low, high, name in _category_runs():
-        if name.startswith(names):
-            if merged and merged[-1][1] + 1 == low:
-                low = merged.pop()[0]
-            merged.append((low, high))
-    return tuple(merged)

@@ -1,6 +1,6 @@
-"""Parses patterns into trees. Python's own parser reads them, so syntax and verdicts are those of `re.fullmatch`.
+r"""Parses patterns into trees. Python's own parser reads them, so syntax and verdicts are those of `re.fullmatch`.
 
-Owns the syntax, the flags and the refusals. Knows nothing of automata.
+Properties such as `\p{Lu}` are an addition. Owns the syntax, the flags and the refusals. Knows nothing of automata.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import contextlib
 import re
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from re import _constants, _parser  # type: ignore[attr-defined, unused-ignore]  # by the order of modules
 from typing import Any, NoReturn
 
@@ -27,6 +27,7 @@ from compiler.automata import (
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.limits import ResourceGuard
 from compiler.regex.nodes import Anchor, Chars, Look, Node, Repeat, alternation, concat
+from compiler.regex.properties import Substitution, property_error, property_set, substitute_properties
 from compiler.regex.unsupported import place_of
 
 _ANCHORS: dict[Any, Anchor] = {
@@ -67,18 +68,20 @@ def parse_pattern(pattern: str, guard: ResourceGuard, *, rewritten: bool = False
     """The tree of a pattern.
 
     rewritten  whether it was of another syntax, which has look-behinds of any width; its length was checked then
-    Raises SpecSyntaxError (with the offset) where `re` refuses the pattern, SpecUnsupported (with the offset, where
-    that is found) for what no finite automaton of ours reads, LimitExceeded over `pattern_chars_max` or
-    `nesting_depth_max`.
+    Raises SpecSyntaxError (with the offset) where `re` refuses the pattern, but for properties; SpecUnsupported (with
+    the offset, where that is found) for what no finite automaton of ours reads and for properties that are no general
+    category; LimitExceeded over `pattern_chars_max` or `nesting_depth_max`.
     """
     if not rewritten:
         guard.check("pattern_chars_max", len(pattern))
-    tree = _parse(pattern, guard)
+    substitution = substitute_properties(pattern)
+    tree = _parse(substitution, pattern, guard)
     # The undocumented flag disables backtracking in old versions of Python.
     if tree.state.flags & _TEMPLATE:
         _refuse("template flag")
     try:
-        return _PatternReader(guard, None if rewritten else pattern).sequence(tree, int(tree.state.flags), 0)
+        reader = _PatternReader(guard, substitution.properties, None if rewritten else pattern)
+        return reader.sequence(tree, int(tree.state.flags), 0)
     except SpecUnsupported as error:
         error.position = place_of(error.construct, pattern)
         raise
@@ -99,15 +102,18 @@ def _reason(error: Exception) -> str:
     return re.split(r"['\"]", str(getattr(error, "msg", error)), maxsplit=1)[0].strip()
 
 
-def _parse(pattern: str, guard: ResourceGuard) -> Any:
+def _parse(substitution: Substitution, pattern: str, guard: ResourceGuard) -> Any:
     try:
         # A pattern of a caller must not write deprecation warnings into the log.
         with _warnings_lock, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _parser.parse(pattern)
+            return _parser.parse(substitution.text)
     # `re` raises others than its own for a repetition number too large, and for flags that exclude each other.
     except (re.error, OverflowError, ValueError) as error:
-        message, position = f"not a pattern: {_reason(error)}", getattr(error, "pos", None)
+        message = substitution.restore(f"not a pattern: {_reason(error)}")
+        position = substitution.offset(getattr(error, "pos", None))
+        if position is not None and message.lower().endswith(r"bad escape \p"):
+            raise property_error(pattern, position) from None
         raise SpecSyntaxError(message, source=pattern, position=position) from None
     except RecursionError:
         cap = guard.limits.nesting_depth_max
@@ -117,10 +123,15 @@ def _parse(pattern: str, guard: ResourceGuard) -> Any:
 class _PatternReader:
     """Walks the parser's tree. `flags`: those in force where it is; `depth`: groups, repeats and branches around it."""
 
-    def __init__(self, guard: ResourceGuard, source: str | None) -> None:
-        """source: the pattern, where its look-behinds need a fixed width."""
-        self._guard, self._source = guard, source
+    def __init__(self, guard: ResourceGuard, properties: Mapping[int, str], source: str | None) -> None:
+        """Walk with the properties of a pattern.
+
+        properties  those of the characters that stand for one
+        source      the pattern, where its look-behinds need a fixed width
+        """
+        self._guard, self._properties, self._source = guard, properties, source
         self._literals: dict[tuple[int, int], Chars] = {}
+        self._classes: dict[tuple[object, int], Chars] = {}
 
     def sequence(self, tree: Any, flags: int, depth: int) -> Node:
         self._guard.check("nesting_depth_max", depth)
@@ -131,7 +142,7 @@ class _PatternReader:
                 # One node for each distinct literal: `alternation` compares nodes, and equal ones are then identical.
                 item: Node | None = literals.get((value, flags))
                 if item is None:
-                    item = literals[value, flags] = Chars(_leaf(op, value, flags))
+                    item = literals[value, flags] = Chars(self._leaf(op, value, flags))
             else:
                 item = self.node(op, value, flags, depth)
             items.append(item)
@@ -158,7 +169,57 @@ class _PatternReader:
                 raise SpecSyntaxError("not a pattern: look-behind requires fixed-width pattern", source=self._source)
             return Look(self.sequence(tree, flags, depth + 1), direction < 0, op is _constants.ASSERT_NOT)
         self._guard.check_time()
-        return Chars(_leaf(op, value, flags))
+        if op is not _constants.IN:
+            return Chars(self._leaf(op, value, flags))
+        # Equal classes are one node, too: a property has hundreds of ranges.
+        key = tuple(value), flags
+        if key not in self._classes:
+            self._classes[key] = Chars(self._class(value, flags))
+        return self._classes[key]
+
+    def _leaf(self, op: Any, value: Any, flags: int) -> CharSet:
+        """The characters that an item other than a class matches."""
+        if op is _constants.LITERAL:
+            return self._character(value, flags)
+        if op is _constants.NOT_LITERAL:
+            return charset_complement(self._character(value, flags))
+        if op is _constants.ANY:
+            return ANYTHING if flags & _DOTALL else _NO_NEWLINE
+        if op is _constants.FAILURE:  # (?!)
+            return ()
+        _refuse(_REFUSED.get(op, str(op).lower()))
+
+    def _character(self, value: int, flags: int) -> CharSet:
+        """A character, or the property for which it stands."""
+        ascii_only, fold = bool(flags & _ASCII), bool(flags & _IGNORECASE)
+        if value in self._properties:
+            return property_set(self._properties[value], fold, ascii_only)
+        return literal(value, fold, ascii_only)
+
+    def _class(self, items: Sequence[tuple[Any, Any]], flags: int) -> CharSet:
+        """The characters in a class `[...]`."""
+        ascii_only = bool(flags & _ASCII)
+        negated = items[0][0] is _constants.NEGATE
+        listed, properties = list[tuple[Any, Any]](), list[CharSet]()
+        for op, value in items[1:] if negated else items:
+            if op is _constants.LITERAL and value in self._properties:
+                properties.append(self._character(value, flags))
+            else:
+                self._check_range(op, value)
+                listed.append((op, value))
+        characters = charset_union(*(_class_item(op, value, ascii_only) for op, value in listed))
+        # Properties and categories have no case; all other items are put to `re` once more with the flag.
+        if flags & _IGNORECASE and any(op is not _constants.CATEGORY for op, _ in listed):
+            source = "".join(_class_source(op, value) for op, value in listed)
+            characters = ignore_case(f"[{source}]", characters, ascii_only)
+        characters = charset_union(characters, *properties) if properties else characters
+        return charset_complement(characters) if negated else characters
+
+    def _check_range(self, op: Any, value: Any) -> None:
+        """Raise SpecSyntaxError where a range begins or ends at a property. `re` says so of those that fall."""
+        if op is _constants.RANGE and not self._properties.keys().isdisjoint(value):
+            low, high = (self._properties.get(code, chr(code)) for code in value)
+            raise SpecSyntaxError(f"not a pattern: bad character range {low}-{high}", source=self._source or "")
 
 
 def _anchor(where: Any, flags: int) -> Node:
@@ -181,35 +242,6 @@ def _boundary(word: CharSet, at_boundary: bool) -> Node:
             concat([outside[not behind], Look(Chars(other), behind, negative=False)]) for behind in (True, False)
         ]
     return alternation([concat([inside[True], inside[False]]), *between])
-
-
-def _leaf(op: Any, value: Any, flags: int) -> CharSet:
-    """The set of characters that a one-character item matches."""
-    ascii_only, fold = bool(flags & _ASCII), bool(flags & _IGNORECASE)
-    if op is _constants.LITERAL:
-        return literal(value, fold, ascii_only)
-    if op is _constants.NOT_LITERAL:
-        return charset_complement(literal(value, fold, ascii_only))
-    if op is _constants.ANY:
-        return ANYTHING if flags & _DOTALL else charset_complement(single(ord("\n")))
-    if op is _constants.IN:
-        return _class(value, fold, ascii_only)
-    if op is _constants.FAILURE:  # (?!)
-        return ()
-    _refuse(_REFUSED.get(op, str(op).lower()))
-
-
-def _class(items: Sequence[tuple[Any, Any]], fold: bool, ascii_only: bool) -> CharSet:
-    """The characters in a class `[...]`."""
-    negated = items[0][0] is _constants.NEGATE
-    listed = items[1:] if negated else items
-    characters = charset_union(*(_class_item(op, value, ascii_only) for op, value in listed))
-    characters = charset_complement(characters) if negated else characters
-    # Categories have no case; every other class is put to `re` once more with the flag.
-    if not fold or all(op is _constants.CATEGORY for op, _ in listed):
-        return characters
-    source = "".join(_class_source(op, value) for op, value in listed)
-    return ignore_case(f"[{'^' if negated else ''}{source}]", characters, ascii_only)
 
 
 def _class_item(op: Any, value: Any, ascii_only: bool) -> CharSet:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import unicodedata
 import warnings
 from typing import Any
 
@@ -28,6 +29,21 @@ def test_every_answer_satisfies_and_every_refusal_is_a_good_one(client: TestClie
         for _ in range(20):
             answers += _request(client, draw)
     assert answers >= 5
+
+
+def test_answers_of_properties_have_their_categories(client: TestClient) -> None:
+    constraint = {"regex": r"\p{Lu}[\p{Ll} ]{8,60}[^\P{P}!]"}
+    body = {"prompt": "sentence:", "constraint": constraint, "max_tokens": 24, "n": 2}
+    choices = client.post("/generate", json=body).json()["choices"]
+    texts = [choice["text"] for choice in choices]
+    assert len(texts) == 2 and all(choice["satisfied"] for choice in choices)
+    for text in texts:
+        first, *middle, last = map(unicodedata.category, text)
+        assert first == "Lu" and last.startswith("P") and set(middle) <= {"Ll", "Zs"}
+    verdicts = {texts[0]: True, texts[0].swapcase(): False, "Éin ætherß.": True, "A ball run!": False}
+    for text, satisfied in verdicts.items():
+        verdict = client.post("/check", json={"constraint": constraint, "text": text}).json()
+        assert verdict["satisfied"] is satisfied, text
 
 
 def _request(client: TestClient, draw: random.Random) -> bool:
