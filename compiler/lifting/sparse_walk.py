@@ -66,10 +66,10 @@ def sparse_tokens(effects: Effects, transducer: ByteTransducer, trie: Trie, *, g
     differences, most = _Differences(effects, transducer), np.where(base == DEAD, TOKENS_MAX, _DIFFERENCES_MAX)
     while source.size:
         guard.check_time()
-        count, entry, byte = differences.of(effect, base_effect)
-        dense |= np.bincount(source, weights=count, minlength=len(sources)) > _BYTES_MAX
-        kept = ~dense[source[entry]]
-        entry, byte = entry[kept], byte[kept]
+        differing = differences.of(effect, base_effect)
+        dense |= np.bincount(source, weights=differing.total, minlength=len(sources)) > _BYTES_MAX
+        # Dense states are left out first: their bytes may be thousands of times those of the others.
+        entry, byte = differing.listed(np.flatnonzero(~dense[source]))
         # Bytes without a child in the trie end here.
         key = 256 * node[entry] + byte
         child = np.minimum(np.searchsorted(trie.key, key), len(trie.key) - 1)
@@ -160,12 +160,8 @@ class _Differences:
         self._byte = np.argsort(transducer.byte_class, kind="stable")
         self._end = np.cumsum(self._columns)
 
-    def of(self, effect: np.ndarray, base_effect: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """The bytes in which each of N pairs differs.
-
-        Returns how many there are for each pair, int64 [N], and an entry for each: the place of its pair, and the byte.
-        None are listed over _BYTES_MAX.
-        """
+    def of(self, effect: np.ndarray, base_effect: np.ndarray) -> _DifferingBytes:
+        """The bytes in which each of N pairs differs. They are known for pairs with at most _BYTES_MAX of them."""
         codes = effect * np.int64(_CODES) + base_effect
         pairs = distinct(codes)  # they repeat below the first byte
         differ = self._effects.rows(pairs // _CODES) != self._effects.rows(pairs % _CODES)
@@ -175,5 +171,28 @@ class _Differences:
         place, listed = spread(end - self._columns[column], end)
         first = np.searchsorted(np.repeat(pair, listed), np.arange(len(pairs) + 1))
         number = np.searchsorted(pairs, codes)
-        at, counts = spread(first[number], first[number + 1])
-        return count[number], np.repeat(np.arange(len(codes)), counts), self._byte[place[at]]
+        return _DifferingBytes(count[number], number, first, self._byte[place])
+
+
+class _DifferingBytes(NamedTuple):
+    """The bytes in which each of N pairs differs.
+
+    total   int64 [N]  how many there are
+    number  int64 [N]  the row of each pair below
+    first   int64 [pairs + 1]  where the bytes of each row begin
+    bytes   int64 [...]  of all rows
+    """
+
+    total: np.ndarray
+    number: np.ndarray
+    first: np.ndarray
+    bytes: np.ndarray
+
+    def listed(self, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The bytes of the pairs at some places.
+
+        Returns an entry for each: the place of its pair, and the byte.
+        """
+        number = self.number[places]
+        at, counts = spread(self.first[number], self.first[number + 1])
+        return np.repeat(places, counts), self.bytes[at]
