@@ -43,7 +43,7 @@ class FinishedAnswer:
 
     index  its number among the answers to all prompts
     stop   the stop string that was removed from its end; empty if there was none
-    notes  the fields of `constraint_notes`
+    notes  the fields of `constraint_notes` but warnings
     """
 
     text: str
@@ -83,7 +83,7 @@ def answers(
         # Texts that differ only in a removed stop string are one answer: the best stays.
         distinct = {answer.text: answer for answer in reversed(finished)}
         finished = tuple(answer for answer in finished if distinct[answer.text] is answer)
-    notes = constraint_notes(result)
+    notes = {name: value for name, value in constraint_notes(result).items() if name != "warnings"}  # which come once
     return tuple(replace(answer, index=index, notes=notes) for index, answer in enumerate(finished, first))
 
 
