@@ -43,7 +43,7 @@ class FinishedAnswer:
 
     index  its number among the answers to all prompts
     stop   the stop string that was removed from its end; empty if there was none
-    notes  the fields of `constraint_notes` but warnings
+    notes  what of the constraint has no effect
     """
 
     text: str
@@ -83,7 +83,7 @@ def answers(
         # Texts that differ only in a removed stop string are one answer: the best stays.
         distinct = {answer.text: answer for answer in reversed(finished)}
         finished = tuple(answer for answer in finished if distinct[answer.text] is answer)
-    notes = {name: value for name, value in constraint_notes(result).items() if name != "warnings"}  # which come once
+    notes = _left_out(result)  # without the warnings, which a stream carries once
     return tuple(replace(answer, index=index, notes=notes) for index, answer in enumerate(finished, first))
 
 
@@ -95,7 +95,12 @@ def merged(results: Sequence[GenerateJobResult]) -> GenerateJobResult:
 
 def constraint_notes(result: GenerateJobResult) -> dict[str, Any]:
     """What of the constraint has no effect, or is probably a mistake."""
-    return {"not_enforced": result.not_enforced, "approximate": result.approximate, "warnings": result.warnings}
+    return {**_left_out(result), "warnings": result.warnings}
+
+
+def _left_out(result: GenerateJobResult) -> dict[str, Any]:
+    """What of the constraint has no effect."""
+    return {"not_enforced": result.not_enforced, "approximate": result.approximate}
 
 
 def usage(result: GenerateJobResult) -> TokenUsageBody:
@@ -240,7 +245,7 @@ class Writer(ABC):
         return {**self._head(prefix), "usage": usage(result), **constraint_notes(result)}
 
     def _chunk_head(self, prefix: str, answer: FinishedAnswer | None) -> dict[str, Any]:
-        """The fields of a chunk. The one that ends an answer has the notes, which no earlier one knows."""
+        """The fields of a chunk. The chunk that ends an answer also carries its notes."""
         return {**self._head(prefix), **(answer.notes if answer is not None else {})}
 
 

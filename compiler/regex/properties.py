@@ -1,8 +1,8 @@
 r"""General categories of Unicode in patterns, as `\p{Lu}` and `\P{Letter}`.
 
 Python's `re` has no properties. Each is replaced by one character that the pattern does not hold, so that Python's
-parser reads it as a character: outside classes, inside them, and under every flag. What a category contains is asked of
-`unicodedata`.
+parser reads it as a character: outside classes, inside them, and under every flag. `unicodedata` defines the characters
+of a category.
 """
 
 from __future__ import annotations
