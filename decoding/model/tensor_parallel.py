@@ -149,7 +149,8 @@ class TensorParallelModel(WholePrompts[GroupSession]):
         adapters     folders of LoRA adapters by their names; `with_adapter` takes the names
         batch_invariant  as `HuggingFaceModel` takes it
         environment  of the new processes; None: this process's
-        on_loss      receives the reason, once, in any thread, where the group has lost a process
+        on_loss      receives the reason, once, in any thread, where the group has lost a process. Calls of the model
+                     fail after its return, so it must not wait for them
 
         Raises ModelUnavailable where the model or an adapter cannot be loaded or split, and GroupLost where a process
         ends meanwhile.
@@ -300,8 +301,8 @@ class Group:
             follower.wait_for(*reply)
 
     def _lose(self, reason: str) -> None:
-        with self._loss_lock:
+        with self._loss_lock:  # a call fails only after the report, which may end this process and leave its jobs alone
             if self._loss or self._closing:
                 return
+            self._on_loss(reason)
             self._loss = reason
-        self._on_loss(reason)

@@ -6,6 +6,8 @@ import gc
 import json
 import os
 import signal
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from tests.servers.processes import until
 
 
 def lost_group(folder: Path, losses: list[str], **options: Any) -> TensorParallelModel:
-    return TensorParallelModel.load(str(folder), size=2, on_loss=losses.append, **options)
+    return TensorParallelModel.load(str(folder), **{"size": 2, "on_loss": losses.append} | options)
 
 
 def test_a_model_with_the_plain_cache_is_shared_too(tmp_path: Path) -> None:
@@ -93,6 +95,32 @@ def test_a_stopped_process_ends_its_group_in_time(tmp_path: Path) -> None:
         assert len(losses) == 1 and "a pass failed" in losses[0]
     finally:
         os.kill(group.followers[0].pid, signal.SIGCONT)
+        group.close()
+
+
+def test_calls_fail_only_after_the_report_of_a_loss(tmp_path: Path) -> None:
+    llama_of(bos_token_id=None).save_pretrained(tmp_path)
+    reported, released = threading.Event(), threading.Event()
+
+    def report(reason: str) -> None:
+        reported.set()
+        released.wait()
+
+    group = lost_group(tmp_path, [], on_loss=report)
+    try:
+        session, _ = group.prefill([1])
+        os.kill(group.followers[0].pid, signal.SIGKILL)
+        assert reported.wait(30.0)
+        with ThreadPoolExecutor(1) as caller:
+            try:
+                call = caller.submit(group.step, [feed(session, [0], torch.tensor([[3]]))])
+                with pytest.raises(TimeoutError):
+                    call.result(1.0)
+            finally:
+                released.set()
+            with pytest.raises(GroupLost, match="status -9"):
+                call.result()
+    finally:
         group.close()
 
 
