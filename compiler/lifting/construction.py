@@ -58,7 +58,7 @@ def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard
         token_classes(effects, wide, byte_class, trie, guard=guard),
         sparse_token_classes(effects, narrow, byte_class, trie, guard=guard),
     )  # fmt: skip
-    boundary = _merged(walks, sparse, effects=len(effects))
+    boundary = _merged(walks, sparse, effects=effects.bound())
     midchar = token_classes(effects, _initial(effects, within), byte_class, vocabulary.midchar_trie, guard=guard)
     cells = boundary.dense.size + 2 * len(boundary.state) + midchar.effects.size
     # Checked before the large tables are written.
@@ -76,7 +76,7 @@ def lift(transducer: ByteTransducer, letters: Dfa, vocabulary: Vocabulary, guard
 
 def _initial(effects: Effects, states: np.ndarray) -> np.ndarray:
     """The effects of no bytes from some states."""
-    return effects.intern(states, np.full_like(states, IDENTITY))
+    return effects.of(states, np.full_like(states, IDENTITY))
 
 
 class _Boundary(NamedTuple):
@@ -237,8 +237,8 @@ def _with_end(transducer: ByteTransducer, effects: Effects, boundary: _Boundary)
     end_function = effects.letter_maps.after(
         np.full(len(final_output), IDENTITY, dtype=np.int32), np.where(ends, final_output, 0)
     )
-    effect = effects.intern(np.where(ends, end, DEAD), end_function)
-    stays = effects.intern(np.array([end]), np.array([IDENTITY]))
+    effect = effects.of(np.where(ends, end, DEAD), end_function)
+    stays = effects.of(np.array([end]), np.array([IDENTITY]))
     row, dense_column = boundary.dense_row, effect[boundary.owner]
     state = np.flatnonzero(effect != dense_column[row])
     return _Boundary(
@@ -260,7 +260,7 @@ def _assemble(
 
     midchar  int32 [L-B, C1]  effect by transducer state inside a character
     """
-    number, used_effects = _numbers((boundary.dense, boundary.effect[:, None], midchar), len(effects))
+    number, used_effects = _numbers((boundary.dense, boundary.effect[:, None], midchar), effects.bound())
     edge_boundary = np.zeros(boundary.dense.shape, dtype=number.dtype)
     edge_midchar = np.zeros((len(midchar) + 1, midchar.shape[1]), dtype=number.dtype)  # its row 0 is dead
     for edges, table in ((edge_boundary, boundary.dense), (edge_midchar[1:], midchar)):
@@ -270,9 +270,9 @@ def _assemble(
         boundary.state, boundary.column, number[boundary.effect], states=len(boundary.dense_row)
     )
     # The state after EOS moves between the two groups.
-    state, eos_state = effects.state[used_effects], transducer.boundary_states
+    state, eos_state = effects.state(used_effects), transducer.boundary_states
     edge_target = np.where(state == transducer.states, eos_state, state + (state >= eos_state)).astype(np.int32)
-    used, edge_function = np.unique(effects.function[used_effects], return_inverse=True)
+    used, edge_function = np.unique(effects.function(used_effects), return_inverse=True)
     edge_function, function = edge_function.astype(np.int32), effects.letter_maps.table(used)
     accepting = np.zeros((transducer.states + 1, letters.states), dtype=bool)
     accepting[eos_state] = letters.accepting  # only the state after EOS accepts

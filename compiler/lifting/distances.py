@@ -75,9 +75,13 @@ def _search_between(
 
     The search leaves out such tokens, and with them the many states inside characters. Their distances follow from
     the others. Then each distance is one more than the least behind its edges, which only the true ones are.
+    None, too, where the search has so few levels that one over all states takes less time.
     """
     from_inside, into_inside = edges.source >= inside, edges.edge_target[edges.edge] >= inside
     distance = _search(_ReverseGraph(edges.chosen(~from_inside & ~into_inside), len(accepting)), accepting, guard)
+    # A search takes time for each edge and level, what follows here for each edge and letter state.
+    if int(distance.max(where=distance != UNREACHABLE, initial=0)) < accepting.shape[1]:
+        return None
     within = edges.chosen(from_inside)
     while _relax(distance, within):
         if guard:

@@ -15,6 +15,7 @@ DEAD_EFFECT = 0
 IDENTITY = 0  # the function that leaves the letter state as it is
 UNSEEN = -1  # in a table that is filled at first use: not computed yet
 _BLOCK_CELLS = 1 << 16  # of a table under construction: what fits a core's cache
+_NUMBER_BYTES = 4  # of an effect
 
 
 class LetterMaps:
@@ -88,91 +89,70 @@ class LetterMaps:
 
 
 class Effects:
-    """The pairs (transducer state, function), numbered as they are found. Effect 0 is the dead one, in state DEAD.
+    """The pairs (transducer state, function), as numbers. Effect 0 is the dead one: state DEAD and the identity.
 
-    States are the transducer's own and one more, the end of the text. Raises LimitExceeded over `table_bytes_max`.
+    States are the transducer's own and one more, the end of the text. The low bits of a number are the state, the
+    others the function.
     """
 
     def __init__(self, transducer: ByteTransducer, letter_maps: LetterMaps, guard: ResourceGuard) -> None:
-        self._transducer = transducer
-        self.letter_maps = letter_maps
-        self.guard = guard
-        self._count = 1
-        self.state = np.zeros(256, dtype=np.int32)
-        self.function = np.zeros(256, dtype=np.int32)
-        # A row is filled when one of its entries is first needed.
-        self._after = np.full((256, transducer.next_state.shape[1]), UNSEEN, dtype=np.int32)
-        self._after[DEAD_EFFECT] = DEAD_EFFECT
-        self._numbers = np.full((8, transducer.states + 1), UNSEEN, dtype=np.int32)  # by function and state
+        self.letter_maps, self.guard = letter_maps, guard
+        self._columns = transducer.next_state.shape[1]
+        # By state and column: the next state, negative where letters are written.
+        writes, move = transducer.output != 0, transducer.next_state
+        self._writes = bool(writes.any())
+        if self._writes:
+            move = np.where(writes, -move, move)
+        self._move, self._output = move.reshape(-1), transducer.output.reshape(-1)
+        self._bits = transducer.states.bit_length()
+        self._state_mask = np.int32((1 << self._bits) - 1)
 
-    def __len__(self) -> int:
-        return self._count
+    def bound(self) -> int:
+        """All numbers are less than this. Raises LimitExceeded over `table_bytes_max`, at four bytes for each."""
+        bound = len(self.letter_maps.alive()) << self._bits
+        self.guard.check("table_bytes_max", _NUMBER_BYTES * bound)
+        assert bound <= 1 << 31, "more effects than an int32 can number"
+        return bound
 
-    def intern(self, state: np.ndarray, function: np.ndarray) -> np.ndarray:
-        """The numbers of pairs, in arrays of one shape: int32. What is dead, or leaves no letter state alive, is 0."""
-        alive = self.letter_maps.alive()
-        if len(alive) > len(self._numbers):
-            self.guard.check("table_bytes_max", 2 * len(alive) * self._numbers[:1].nbytes)
-            self._numbers = grown(self._numbers, 2 * len(alive), UNSEEN)
-        numbers = self._numbers[function, state]
+    def of(self, state: np.ndarray, function: np.ndarray) -> np.ndarray:
+        """The numbers of pairs, in arrays of one shape: int32. What is dead, or leaves no letter state alive, is 0.
+
+        Raises LimitExceeded over `table_bytes_max`.
+        """
+        self.bound()
         # A map that leaves no letter state alive is as dead as the transducer's dead state.
-        numbers[(state == DEAD) | ~alive[function]] = DEAD_EFFECT
-        unseen = numbers == UNSEEN
-        if unseen.any():
-            width = self._numbers.shape[1]
-            # Pairs as integers, so that each new one is numbered once.
-            fresh = np.unique(function[unseen].astype(np.int64) * width + state[unseen])
-            self._add(*np.divmod(fresh, width))
-            numbers[unseen] = self._numbers[function[unseen], state[unseen]]
-        return np.asarray(numbers)
+        dead = (state == DEAD) | ~self.letter_maps.alive()[function]
+        return np.where(dead, DEAD_EFFECT, function << self._bits | state).astype(np.int32)
 
-    def _add(self, function: np.ndarray, state: np.ndarray) -> None:
-        count = self._count + len(state)
-        if count > len(self.state):
-            # Arrays grow by half, so that the copying costs a constant for each entry, but not beyond all pairs.
-            pairs = len(self.letter_maps.alive()) * self._numbers.shape[1]
-            capacity = max(count, min(len(self.state) * 3 // 2, pairs))
-            self.guard.check("table_bytes_max", capacity * self._after[:1].nbytes)
-            self.state, self.function = grown(self.state, capacity), grown(self.function, capacity)
-            self._after = grown(self._after, capacity, UNSEEN)
-        self.state[self._count : count], self.function[self._count : count] = state, function
-        self._numbers[function, state] = np.arange(self._count, count)
-        self._count = count
+    def state(self, effects: np.ndarray) -> np.ndarray:
+        """Their states, int of the same shape."""
+        return np.asarray(effects & self._state_mask)
+
+    def function(self, effects: np.ndarray) -> np.ndarray:
+        """Their functions, int of the same shape."""
+        return np.asarray(effects >> self._bits)
 
     def after(self, effect: np.ndarray, column: np.ndarray) -> np.ndarray:
         """The effects after one more byte.
 
         The result is int32, of the shape that `effect` and `column` (the byte's) broadcast to.
         """
-        position = effect.astype(np.intp) * self._after.shape[1] + column  # one flat index is quicker than two
-        next_effects = self._after.reshape(-1).take(position)
-        if next_effects.size and next_effects.min() == UNSEEN:
-            self._fill(distinct(np.broadcast_to(effect, next_effects.shape)[next_effects == UNSEEN]))
-            next_effects = self._after.reshape(-1).take(position)
-        return np.asarray(next_effects)
+        before = effect & self._state_mask if self._writes else effect
+        position = before.astype(np.intp) * self._columns + column  # one flat index is quicker than two
+        move = self._move.take(position)
+        if not self._writes:  # an effect is a state
+            return np.asarray(move)
+        after = (effect ^ before) | move
+        after[move == DEAD] = DEAD_EFFECT
+        # An empty output leaves the map as it is: only the others are composed.
+        writing = np.flatnonzero(move < 0)
+        if writing.size:
+            function = np.broadcast_to(effect, move.shape).reshape(-1)[writing] >> self._bits
+            output = self._output.take(position.reshape(-1)[writing])
+            function = self.letter_maps.after(function, output)
+            after.reshape(-1)[writing] = self.of(-move.reshape(-1)[writing], function)
+        return np.asarray(after)
 
     def rows(self, effects: np.ndarray) -> np.ndarray:
         """The effects after one more byte of each column: int32 [N, K]."""
-        unseen = effects[self._after[effects, 0] == UNSEEN]
-        if unseen.size:
-            self._fill(distinct(unseen))
-        return np.asarray(self._after[effects])
-
-    def _fill(self, effects: np.ndarray) -> None:
-        """Compute where every byte leads from these effects.
-
-        Whole rows are computed, because reading them is faster than choosing.
-        """
-        # Blocks keep the rows under work in a core's cache.
-        block = max(1, _BLOCK_CELLS // self._after.shape[1])
-        for at in range(0, len(effects), block):
-            before = effects[at : at + block]
-            state = self.state[before]
-            output = self._transducer.output[state]
-            function = np.repeat(self.function[before][:, None], output.shape[1], axis=1)
-            # An empty output leaves the map as it is: only the others are composed.
-            non_identity = output != 0
-            if non_identity.any():
-                function[non_identity] = self.letter_maps.after(function[non_identity], output[non_identity])
-            after = self.intern(self._transducer.next_state[state], function)
-            self._after[before] = after
+        return self.after(effects[:, None], np.arange(self._columns))

@@ -58,7 +58,7 @@ def sparse_tokens(effects: Effects, transducer: ByteTransducer, trie: Trie, *, g
     dense, token_count = np.zeros(len(sources), dtype=bool), np.zeros(len(sources), dtype=np.int64)
     dense[base] = True  # a base has a row of its own
     dense[DEAD] = False
-    effect = effects.intern(sources, np.full_like(sources, IDENTITY))
+    effect = effects.of(sources, np.full_like(sources, IDENTITY))
     wide |= dense
     source = np.flatnonzero((effect != effect[base]) & ~dense)
     effect, base_effect, node = effect[source], effect[base[source]], np.zeros(len(source), dtype=np.int64)
