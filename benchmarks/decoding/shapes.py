@@ -134,7 +134,7 @@ GRAPHS, VARIANT = "graphs", "variant"
 """Our search with CUDA graphs; our greedy decoding without batch invariance."""
 PROMPTS = (16, 512)
 BEAMS = (1, 4, 16, 64)
-SAMPLES = (1, 16)
+SAMPLES = (1, 4, 16, 64)
 _PARTS = {  # what an operator of PyTorch's profiler does in a step, by the beginning of its name
     "linear layers": ("aten::mkldnn", "aten::_mkldnn", "mkldnn", "aten::addmm", "aten::mm", "aten::linear"),
     "attention": ("aten::_scaled_dot", "aten::scaled_dot", "aten::bmm", "aten::_flash"),
