@@ -16,6 +16,7 @@ from app.api.dependencies import (
     require_no_key_policy,
     while_connected,
 )
+from app.api.json_route import JsonRoute
 from app.api.openapi import Responses, bare_event, errors, event, stream_of, typed_events
 from app.messages import GenerateJobResult
 from app.openai.chats.policies import applied_policy
@@ -33,7 +34,7 @@ from app.tasks import cancel_tasks
 
 _DEPRECATION = {"deprecation": "@1764720000"}  # RFC 9745: the date of vLLM 0.12, which removed the guided_ fields
 _ERRORS = errors(400, 404, 408, 413, 415, 422, 429, 500, 503, 504, 507)
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 
 
 HEADERS = ("X-Job-Id", "X-Ignored-Fields", "Deprecation")
