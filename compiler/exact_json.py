@@ -95,8 +95,9 @@ def _key(key: object, encoder: json.JSONEncoder) -> str:
 
 
 def _decimal_text(value: Decimal) -> str:
-    """The text of a Decimal: that of the number which is read from it, so that equal decimals have one text."""
+    """The text of a Decimal. Raises ValueError for NaN and infinities."""
     if not value.is_finite():
         raise ValueError(f"{value} is no number of JSON")
     text = str(value)
+    # Read and written again, so that a Decimal has the text of the same number in a JSON text.
     return text if text.lstrip("-").isdigit() else repr(read_float(text))
