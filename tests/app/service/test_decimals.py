@@ -66,7 +66,10 @@ BODIES = {  # by path: bodies whose answer is ANSWER
 
 
 def send(client: TestClient, path: str, body: str, **headers: str) -> Any:
-    """The response to a body as it stands: a client would write its own spelling of the numbers."""
+    """The response to a body as it stands.
+
+    A client would write its own spelling of the numbers.
+    """
     return client.post(path, content=body, headers={"content-type": "application/json", **headers})
 
 
