@@ -1,4 +1,4 @@
-"""JSON whose numbers keep their decimals, and the schemas that are made of it."""
+"""JSON keeps the decimals of numbers, and so do schemas."""
 
 from __future__ import annotations
 
