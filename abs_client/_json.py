@@ -1,12 +1,14 @@
-"""Reads JSON into typed values: dataclasses, tuples, optional values."""
+"""Writes JSON, and reads it into typed values: dataclasses, tuples, optional values."""
 
 from __future__ import annotations
 
 import json
+import math
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, fields, is_dataclass
+from decimal import Decimal, InvalidOperation
 from functools import cache
 from typing import Any, Literal, Protocol, TypeVar, overload
 
@@ -49,6 +51,48 @@ class JsonText:
         if model is not None:
             raise TypeError(f"parse takes a pydantic model or a TypeAdapter, not {model!r}")
         return json.loads(self.text)
+
+
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False).encode
+
+
+def dump(value: Any) -> str:
+    """The JSON text of a value. Decimals are written with all of their digits.
+
+    So are subclasses of float, as their `str`. Raises ValueError for NaN and infinities, TypeError for what JSON does
+    not have.
+    """
+    if not _has_decimals(value):
+        return _encode(value)
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{_encode(str(name))}: {dump(item)}" for name, item in value.items()) + "}"
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(dump, value)) + "]"
+    if isinstance(value, Decimal) and not value.is_finite():
+        raise ValueError(f"{value} is no number of JSON")
+    return str(value)
+
+
+def _has_decimals(value: Any) -> bool:
+    if isinstance(value, dict):
+        return any(map(_has_decimals, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_has_decimals, value))
+    is_subclass = isinstance(value, float) and type(value) is not float
+    return isinstance(value, Decimal) or (is_subclass and math.isfinite(value))
+
+
+def load(text: str) -> Any:
+    """The value of a JSON text. Numbers that a float would spell in another way are Decimals."""
+    return json.loads(text, parse_float=_number)
+
+
+def _number(text: str) -> float | Decimal:
+    number = float(text)
+    try:
+        return number if repr(number) == text else Decimal(text)
+    except InvalidOperation:  # an exponent of 19 digits
+        return number
 
 
 def read(kind: type[T], data: Any, where: str = "the response") -> T:

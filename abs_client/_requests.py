@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import email.utils
-import json
 import math
 import re
 import time
@@ -15,7 +14,7 @@ from typing import Any, Generic, Literal, TypedDict, TypeVar
 
 import httpx2
 
-from abs_client._json import read
+from abs_client._json import dump, read
 from abs_client.constraints import ConstraintLike, constraint_of
 from abs_client.errors import (
     AbsError,
@@ -118,10 +117,10 @@ class HttpRequest:
         if self.body is None:
             return None
         try:
-            return json.dumps(self.body, ensure_ascii=False, allow_nan=False).encode()
+            return dump(self.body).encode()
         except UnicodeEncodeError:
             raise InvalidRequestError("a text holds half of a surrogate pair, which is no character") from None
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, RecursionError) as error:
             raise InvalidRequestError(f"the request cannot be written as JSON: {error}") from None
 
 

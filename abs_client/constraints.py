@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, TypeAlias, cast
 
+from abs_client._json import dump
+
 
 class Constraint:
     """A constraint of any form.
@@ -38,7 +40,7 @@ class Constraint:
 
     def to_json(self) -> str:
         """The constraint object as JSON text."""
-        return json.dumps(self.as_dict(), ensure_ascii=False)
+        return dump(self.as_dict())
 
     def _body(self) -> Any:
         """The value of the field FORM."""
@@ -56,7 +58,7 @@ class Constraint:
 
     def __hash__(self) -> int:
         # Sorted, because dicts are equal whatever the order of their names.
-        return hash(json.dumps(self.as_dict(), sort_keys=True))
+        return hash(json.dumps(self.as_dict(), sort_keys=True, default=str))  # of a Decimal
 
     def __bool__(self) -> bool:
         # `a and b` would silently drop a constraint.

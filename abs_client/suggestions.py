@@ -7,9 +7,10 @@ replaces the characters `start` to `end` of the string at `path`, and `parse` re
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
+
+from abs_client._json import load
 
 
 def apply_suggestion(request: Mapping[str, Any], suggestion: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
@@ -48,7 +49,7 @@ def _apply(document: dict[str, Any], edit: Mapping[str, Any]) -> None:
             parent[name] = text[: edit["start"]] + edit["value"] + text[edit["end"] :]
         case "parse":
             parent, name = _parent(document, edit["path"])
-            parent[name] = json.loads(parent[name])
+            parent[name] = load(parent[name])
         case op:
             raise ValueError(f"the operation {op!r} is not known")
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-import json
 import struct
 from dataclasses import astuple
 from typing import Any, TypeAlias
@@ -22,6 +21,7 @@ from safetensors.numpy import load, save
 from compiler.artifact import CompiledConstraint
 from compiler.automata import ByteTransducer, Dfa
 from compiler.errors import ArtefactInvalid, CompileError, LimitExceeded, OtherVocabulary
+from compiler.exact_json import dump_json, load_json
 from compiler.grammars import GrammarWarning
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.products import LazyProduct, PartStart, ProductStart, to_json
@@ -80,7 +80,7 @@ def encode(compiled: CompiledConstraint, secret: bytes) -> bytes:
     """
     magic, arrays, document = _parts(compiled)
     # safetensors holds plain arrays and no code: reading it cannot run anything.
-    raw = save({**arrays, "document": np.frombuffer(json.dumps(document).encode(), dtype=np.uint8)})
+    raw = save({**arrays, "document": np.frombuffer(dump_json(document).encode(), dtype=np.uint8)})
     body = zstandard.ZstdCompressor(level=3).compress(raw)
     # What `decode` would refuse is not written.
     if len(raw) > RAW_BYTES_MAX or len(body) + _HEADER.size > BLOB_BYTES_MAX:
@@ -219,7 +219,7 @@ def decode(data: bytes, secret: bytes, vocabulary: str) -> CompiledConstraint:
     magic, raw = _open(data, secret)
     try:
         arrays = load(raw)
-        document = json.loads(arrays.pop("document").tobytes())
+        document = load_json(arrays.pop("document").tobytes())
         # The constructors check every index and shape, so that a damaged table is an error here and not later.
         compiled = (_rebuild_product if magic == PRODUCT_MAGIC else _rebuild)(arrays, document)
     except (SafetensorError, CompileError, ValueError, KeyError, TypeError, IndexError) as error:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterator
 from typing import Any, Literal
@@ -17,6 +16,7 @@ from app.openai.responses import DeferredModel
 from app.openai.responses_request import ITEMS_MAX
 from app.openai.tool_bodies import ToolBody
 from app.openai.unknown_fields import StrayField, stray_keys
+from compiler.exact_json import dump_json
 
 _TEXT_ONLY = "contains a block that is not text: the model reads text only"
 # Fields that are read, and those of answers that clients send back.
@@ -237,7 +237,8 @@ def _answer(blocks: list[Any], path: str) -> dict[str, Any]:
     for number, block in enumerate(blocks):
         match block:
             case {"type": "tool_use", "id": str() as call, "name": name, "input": dict() as arguments}:
-                function = {"name": name, "arguments": json.dumps(arguments, ensure_ascii=False)}
+                written = dump_json(arguments, ensure_ascii=False, separators=(", ", ": "))
+                function = {"name": name, "arguments": written}
                 calls.append({"id": call, "type": "function", "function": function})
             case {"type": "thinking", "thinking": str() as thought}:
                 thoughts.append(thought)

@@ -11,6 +11,7 @@ from app.anthropic.events import MESSAGE_EVENTS, MessagesAnswerBody
 from app.anthropic.requests import CountTokensResponse, MessagesRequest, chat_of, own_path, stray_parts
 from app.anthropic.writer import MessagesWriter
 from app.api.dependencies import IdempotencyKey, ModelsDependency, while_connected
+from app.api.json_route import JsonRoute
 from app.api.openapi import errors, event, headers, stream_of, typed_events
 from app.formats import chat_format
 from app.openai.chats.chat_turn import chat_prompt
@@ -22,7 +23,7 @@ _STREAM = stream_of(
     "With `stream`, events of the Messages API, whose names are their types, or `error` (as MessagesErrorBody)",
     (*typed_events(*MESSAGE_EVENTS), event("MessagesErrorBody", "error")), *HEADERS,
 )
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 
 
 @router.post(

@@ -5,7 +5,6 @@ It is one object, or a stream of events.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +15,7 @@ from app.formats import ItemProgress, OutputItem, call_id, output_items
 from app.messages import GenerateJobResult
 from app.openai.render import FinishedAnswer, Writer, constraint_notes, read_parts, usage
 from app.openai.responses import Event, EventGroup
+from compiler.exact_json import load_json
 
 
 @dataclass(slots=True)
@@ -33,6 +33,7 @@ class MessagesWriter(Writer):
     always_closes = True
     ends_with_done = False
     error_event = "error"
+    has_json = True
 
     state: _SentMessage = field(default_factory=_SentMessage)
 
@@ -94,7 +95,7 @@ class MessagesWriter(Writer):
                 return {"type": "text", "text": item.text}
             case _:
                 number = call_id(self.job_id, 0, item.call).replace("call_", "toolu_")
-                arguments = json.loads(item.text) if item.text else {}
+                arguments = load_json(item.text) if item.text else {}
                 return {"type": "tool_use", "id": number, "name": item.name, "input": arguments}
 
 

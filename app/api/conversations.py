@@ -13,6 +13,7 @@ from app.errors import InvalidRequest
 from app.formats import NO_ARGUMENTS
 from app.messages import PolicyEvent, StrictModel
 from app.service import PolicyParams
+from compiler.exact_json import read_float
 from compiler.policies import read_decl
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
@@ -326,7 +327,7 @@ def _parsed(text: str) -> Any:
         raise ValueError(f"{constant} is not JSON")
 
     try:
-        value = json.loads(text, parse_constant=refuse)
+        value = json.loads(text, parse_constant=refuse, parse_float=read_float)
         json.dumps(value, allow_nan=False)  # 1e999 is read as infinity
     except RecursionError:
         raise ValueError("nested too deeply") from None

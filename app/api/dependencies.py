@@ -16,6 +16,7 @@ from pydantic import BaseModel
 from app.auth import KeyPolicy
 from app.errors import ClientGone, InvalidRequest, NotReady
 from app.service import ServedModels, Service, SubmissionContext
+from compiler.exact_json import dump_json
 
 if TYPE_CHECKING:
     from app.api.operations import StorageProbe
@@ -49,7 +50,7 @@ class ContextFactory:
         # The policy of the API key is part of the request: another one leads to another answer.
         digest = ""
         if key is not None:
-            content = f"{body.model_dump_json()}{key_policy_of(request) or ''}"
+            content = f"{dump_json(body.model_dump())}{key_policy_of(request) or ''}"
             digest = hashlib.sha256(content.encode()).hexdigest()
         # RFC 7240: preferences are separated by commas, parameters by semicolons.
         respond_async = self.prefer is not None and RESPOND_ASYNC in {

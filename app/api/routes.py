@@ -17,6 +17,7 @@ from app.api.dependencies import (
     while_connected,
 )
 from app.api.jobs import JobResponse, accepted_response
+from app.api.json_route import JsonRoute
 from app.api.openapi import Responses, errors, headers, text
 from app.api.schemas import (
     Answer,
@@ -24,6 +25,7 @@ from app.api.schemas import (
     CheckRequest,
     CompileRequest,
     answer_of,
+    to_exact_json,
     to_json,
 )
 from app.errors import UnknownAutomaton
@@ -43,7 +45,7 @@ JOB_ERRORS = errors(400, 408, 413, 415, 422, 429, 500, 503, 504)
 LOOKUP_ERRORS = errors(404, 500, 503)
 DOT_TYPE, SVG_TYPE = "text/vnd.graphviz", "image/svg+xml"
 _PICTURE_ERRORS = LOOKUP_ERRORS | errors(422)
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 
 
 @router.post(
@@ -105,7 +107,7 @@ async def check(request: Request, service: ServiceDependency, body: CheckRequest
 
 
 def _json(kind: type, body: object) -> Response:
-    return Response(to_json(kind, body), media_type="application/json")
+    return Response(to_exact_json(kind, body), media_type="application/json")
 
 
 async def _automaton(
@@ -142,13 +144,21 @@ async def automaton_svg(models: ModelsDependency, response: Response, automaton:
     return Response(svg, media_type=SVG_TYPE, headers=dict(response.headers))
 
 
-@router.get("/automata/{automaton}", responses=_PICTURE_ERRORS, summary="States, distances and transitions")
+@router.get(
+    "/automata/{automaton}", responses=_PICTURE_ERRORS, response_model=AutomatonResponse,
+    summary="States, distances and transitions",
+)
 async def automaton_json(
     request: Request, models: ModelsDependency, response: Response, automaton: str
-) -> AutomatonResponse:
+) -> Response:
     service, constraint = await _automaton(models, response, automaton)
     explaining = service.constraints.explanation(automaton, constraint.spec, owner_of(request))
     explanation = await while_connected(request, explaining)
     if explanation is None:  # a later request may get one, so this answer must not be cached
         del response.headers["cache-control"], response.headers["etag"]
-    return await asyncio.to_thread(as_json, automaton, constraint, explanation)
+
+    def written() -> bytes:
+        return to_exact_json(AutomatonResponse, as_json(automaton, constraint, explanation))
+
+    content = await asyncio.to_thread(written)
+    return Response(content, media_type="application/json", headers=dict(response.headers))

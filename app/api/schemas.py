@@ -43,6 +43,7 @@ from app.messages import (
 from app.requests import GenerateParams
 from app.service import PolicyParams
 from compiler.diagnostics import ConstraintExplanation
+from compiler.exact_json import dump_json
 from compiler.spec import Spec, spec_from_json
 
 Constraint = Annotated[dict[str, Any], BeforeValidator(checked_object), WithJsonSchema(CONSTRAINT_SCHEMA)]
@@ -84,6 +85,11 @@ def _adapter(kind: Any) -> TypeAdapter[Any]:
 def to_json(kind: Any, value: object) -> bytes:
     """The JSON of a body, without the fields that a message adds."""
     return _adapter(kind).dump_json(value, by_alias=True)
+
+
+def to_exact_json(kind: Any, value: object) -> bytes:
+    """The same of a body with schemas. Their numbers keep their decimals, which takes longer."""
+    return dump_json(_adapter(kind).dump_python(value, by_alias=True), ensure_ascii=False).encode()
 
 
 class Body(StrictModel):

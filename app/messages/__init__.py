@@ -48,7 +48,6 @@ from app.messages.jobs import (
     is_expected_error,
     load,
     read_signed,
-    spec_to_wire,
 )
 from app.messages.keys import (
     FORMAT,
@@ -116,5 +115,5 @@ __all__ = [
     "constraint_warnings", "dump", "explain_job_key", "explanation_key", "failure_key", "failure_of",
     "grammar_warnings", "idempotent_job_key", "is_expected_error", "load", "named_decoding", "named_generation",
     "named_words", "probe_key", "read_signed", "request_edits", "request_id", "sign", "signing_keys",
-    "slots_key", "spec_to_wire", "store_share_key", "suggested", "tokens_key", "verify", "window_key",
+    "slots_key", "store_share_key", "suggested", "tokens_key", "verify", "window_key",
 ]  # fmt: skip

@@ -6,9 +6,10 @@ import operator
 from dataclasses import field, fields
 from typing import Annotated, Self
 
-from pydantic import Field, JsonValue
+from pydantic import Field
 from pydantic.dataclasses import dataclass
 
+from app.messages.json_values import JsonObject
 from app.messages.parts import (
     CONFIG,
     CaptureBody,
@@ -133,7 +134,7 @@ class PolicyResponse:
     broken: tuple[BrokenRuleBody, ...]
     open_rules: tuple[str, ...]
     reply: bool
-    tools: dict[str, dict[str, JsonValue]]
+    tools: dict[str, JsonObject]
     calls_needed: int | None
     conflict: tuple[str, ...]
     past: tuple[str, ...]

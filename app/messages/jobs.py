@@ -25,6 +25,7 @@ from app.messages.bodies import (
     RestartEventBody,
     StepEventBody,
 )
+from app.messages.json_values import JsonObject
 from app.messages.parts import CONFIG, GenerationOptions, PromptTokenBody, ScorerTask
 from app.messages.policies import PolicyEvent
 from app.messages.signing import VERSION, verify
@@ -32,7 +33,6 @@ from app.messages.suggestions import WarningBody
 from app.observability import logs, tracing
 from compiler.diagnostics import ConstraintExplanation
 from compiler.errors import INTERNAL, ErrorFacts
-from compiler.spec import Spec, spec_to_json
 
 
 # Keyword-only fields let the subclasses declare positional fields without defaults.
@@ -40,7 +40,7 @@ from compiler.spec import Spec, spec_to_json
 class Versioned:
     """What every message carries beside its kind."""
 
-    version: Literal[6] = VERSION
+    version: Literal[7] = VERSION
 
 
 @dataclass(frozen=True, config=CONFIG, kw_only=True)
@@ -75,7 +75,7 @@ class OwnedJob(JobHeader):
     arrived: float = field(default_factory=time.time)
     names: dict[str, tuple[str, ...]] = field(default_factory=dict)
     compile_job: str | None = None
-    spec: dict[str, JsonValue] | None = None
+    spec: JsonObject | None = None
     warnings: tuple[WarningBody, ...] = ()
 
 
@@ -84,7 +84,7 @@ class CompileJob(JobHeader):
     """Compile a constraint for a vocabulary and store it. `spec` is canonical JSON, `deadline` Unix time in s."""
 
     automaton: str
-    spec: dict[str, JsonValue]
+    spec: JsonObject
     deadline: float
     kind: Literal["compile"] = "compile"
 
@@ -112,7 +112,7 @@ class DescribeJob(OwnedJob):
 class CheckJob(JobHeader):
     """Check a text or labels. With `conjuncts` each conjunct is checked as well. It needs no model."""
 
-    spec: dict[str, JsonValue]
+    spec: JsonObject
     text: str | tuple[str, ...]
     deadline: float
     conjuncts: bool = False
@@ -129,7 +129,7 @@ class PolicyJob(JobHeader):
     """
 
     rules: tuple[str, ...]
-    tools: dict[str, dict[str, JsonValue]]
+    tools: dict[str, JsonObject]
     events: tuple[PolicyEvent, ...]
     deadline: float
     _: KW_ONLY
@@ -374,11 +374,6 @@ def failure_of(error: Exception) -> Failure:
     # The public attributes of an error are its fields; the facts of its class say which of them HTTP shows.
     fields = {name: value for name, value in vars(error).items() if not name.startswith("_")}
     return Failure(type(error).__name__, str(error), _json_object(fields), facts)
-
-
-def spec_to_wire(spec: Spec) -> dict[str, JsonValue]:
-    """The JSON of a constraint that a job carries."""
-    return _json_object(spec_to_json(spec))
 
 
 def _json_object(values: Mapping[str, object]) -> dict[str, JsonValue]:

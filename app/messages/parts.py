@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from typing import Annotated, Final, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, JsonValue, WithJsonSchema
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema
 from pydantic.dataclasses import dataclass
+
+from app.messages.json_values import JsonObject
 
 Priority = Literal["interactive", "batch"]
 Algorithm = Literal["abs", "banked", "sample"]
@@ -43,8 +45,9 @@ def _biases(value: object) -> object:
 
 def _is_bias(entry: tuple[object, object]) -> bool:
     token, bias = entry
-    # `type`, not isinstance: True is an int in Python, but no number in JSON.
-    return bool(_TOKEN_ID.fullmatch(str(token))) and type(bias) in (int, float) and abs(bias) <= BIAS_MAX  # type: ignore[arg-type]
+    if isinstance(bias, bool) or not isinstance(bias, int | float):  # True is an int in Python, but no number in JSON
+        return False
+    return bool(_TOKEN_ID.fullmatch(str(token))) and abs(bias) <= BIAS_MAX
 
 
 _BIASES_SCHEMA = {
@@ -201,7 +204,7 @@ class ConjunctBody:
 
     path: str
     summary: str
-    constraint: dict[str, JsonValue]
+    constraint: JsonObject
     satisfied: bool
     violated_at: int | None
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import JsonValue
 from pydantic.dataclasses import dataclass
 
+from app.messages.json_values import JsonContent
 from app.messages.parts import CONFIG
 
 
@@ -20,7 +20,7 @@ class PolicyEvent:
 
     kind: Literal["call", "result", "reply"]
     tool: str
-    value: JsonValue
+    value: JsonContent
     message: int
 
 

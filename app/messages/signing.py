@@ -18,7 +18,7 @@ from typing import Final
 
 from app.errors import DeadlineExceeded, MessageInvalid
 
-VERSION: Final = 6  # of jobs, results and events; each carries it, and queues and signatures name it
+VERSION: Final = 7  # of jobs, results and events; each carries it, and queues and signatures name it
 # By which the clocks of API and worker may differ. NTP keeps them within a second; five minutes is what Kerberos allows
 # (RFC 4120), for machines whose clocks are set by hand.
 CLOCKS_S_MAX = 300.0

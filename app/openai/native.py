@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from fastapi import APIRouter, Request, Response
 
 from app.api.dependencies import ContextDependency, ModelsDependency, require_no_key_policy, while_connected
+from app.api.json_route import JsonRoute
 from app.api.openapi import errors, job_stream
 from app.api.routes import ACCEPTED, JOB_ERRORS, LOOKUP_ERRORS, respond
 from app.api.schemas import GenerateRequest, GenerateResponse
@@ -28,7 +29,7 @@ from compiler.spec import spec_from_json
 
 _TEXT_READER = AnswerReader(calls=None, tools=(), reply="", thinking=None)
 _STREAM = job_stream(("GenerateResponse",), "X-Job-Id", "Location")
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 
 
 @dataclass(frozen=True, slots=True)

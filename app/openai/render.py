@@ -202,11 +202,13 @@ class Writer(ABC):
     always_closes   whether a stream has the closing chunk without a request for it
     ends_with_done  whether a stream ends with `[DONE]`
     error_event     the name of an event with an error, which has the body of `error`; None without a name
+    has_json        whether a response has JSON values of the caller or the model, whose numbers keep their decimals
     """
 
     always_closes: ClassVar[bool] = False
     ends_with_done: ClassVar[bool] = True
     error_event: ClassVar[str | None] = None
+    has_json: ClassVar[bool] = False
 
     job_id: str
     model: str

@@ -46,6 +46,7 @@ class ResponsesWriter(Writer):
 
     always_closes = True
     ends_with_done = False
+    has_json = True
 
     echoed: dict[str, Any] = field(default_factory=dict)
     state: _StreamState = field(default_factory=_StreamState)

@@ -16,6 +16,7 @@ from app.api.dependencies import (
     require_no_key_policy,
     while_connected,
 )
+from app.api.json_route import JsonRoute
 from app.api.openapi import Responses, bare_event, errors, event, stream_of, typed_events
 from app.messages import GenerateJobResult
 from app.openai.chats.policies import applied_policy
@@ -30,10 +31,11 @@ from app.openai.translate import TranslatedRequest, infill_tokens, request_paths
 from app.openai.unknown_fields import StrayField, header_of, ignored_fields
 from app.service import EventSubscription, Service, SubmissionContext, SubmittedJob
 from app.tasks import cancel_tasks
+from compiler.exact_json import dump_json
 
 _DEPRECATION = {"deprecation": "@1764720000"}  # RFC 9745: the date of vLLM 0.12, which removed the guided_ fields
 _ERRORS = errors(400, 404, 408, 413, 415, 422, 429, 500, 503, 504, 507)
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 
 
 HEADERS = ("X-Job-Id", "X-Ignored-Fields", "Deprecation")
@@ -146,7 +148,8 @@ async def respond(
         for answer in answers(result, one, service.files, number)
     ]
     response = writer.response(merged(results), tuple(finished))
-    return Response(response.model_dump_json(), media_type="application/json", headers=sent)
+    content = dump_json(response.model_dump(), ensure_ascii=False) if writer.has_json else response.model_dump_json()
+    return Response(content, media_type="application/json", headers=sent)
 
 
 async def _begin(

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +26,7 @@ from app.openai.responses import EventGroup
 from app.openai.stable_prefix import AnswerNormalizer, StablePrefixTracker
 from app.openai.translate import TranslatedRequest, request_paths
 from app.service import Service, SubmittedJob
+from compiler.exact_json import dump_json
 
 DONE = format_sse_event(data_str="[DONE]")
 _CONTRADICTED = "the worker failed and the retry produced a different answer; discard the partial text and retry"
@@ -175,5 +175,5 @@ async def _result(service: Service, submitted: SubmittedJob) -> Any:
 
 def _data(chunk: BaseModel) -> bytes:
     if isinstance(chunk, EventGroup):
-        return b"".join(format_sse_event(data_str=json.dumps(event), event=event["type"]) for event in chunk.events)
+        return b"".join(format_sse_event(data_str=dump_json(event), event=event["type"]) for event in chunk.events)
     return format_sse_event(data_str=chunk.model_dump_json(exclude_none=False))

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Request, Response
 from pydantic import Field, model_validator
 
 from app.api.dependencies import ModelsDependency, while_connected
+from app.api.json_route import JsonRoute
 from app.api.openapi import errors
 from app.api.schemas import ModelCardBody, ModelListResponse
 from app.errors import RouteNotFound
@@ -24,7 +25,7 @@ from app.service import Service
 
 _NO_EMBEDDINGS = "/v1/embeddings is not served: this service generates text, and its model makes no embeddings"
 _LOOKUP_ERRORS, _JOB_ERRORS = errors(404, 500, 503), errors(400, 404, 408, 413, 415, 422, 429, 500, 503, 504)
-router = APIRouter()
+router = APIRouter(route_class=JsonRoute)
 
 
 class TokenizeRequest(OpenBody):

@@ -33,7 +33,6 @@ from app.messages import (
     explanation_key,
     failure_key,
     read_signed,
-    spec_to_wire,
 )
 from app.models import ModelFiles
 from app.observability import metrics
@@ -45,7 +44,7 @@ from app.tasks import SharedTasks
 from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import ConstraintExplanation, with_caller_names
 from compiler.errors import ArtefactInvalid, OtherVocabulary, SpecUnsupported
-from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size
+from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size, spec_to_json
 from compiler.text import ProductText, TextAutomaton
 
 # Cache hits are trusted this long without asking the store again: requests for one constraint come in bursts.
@@ -163,7 +162,7 @@ class Constraints:
         sizes = await self._loading.result(automaton, self._load_sizes)
         if sizes is not None:
             return sizes
-        failure = await self._constraint_store.cached_failure(automaton, spec_to_wire(spec))
+        failure = await self._constraint_store.cached_failure(automaton, spec_to_json(spec))
         if failure is not None:
             raise failure.as_error()
         return None
@@ -213,11 +212,11 @@ class Constraints:
         automaton, names = automaton_hash(spec, self._fingerprint, limits), caller_names(spec, limits)
         # An estimate of the memory of key and value: strings and tuples take several times their JSON text.
         read = ResolvedConstraint(automaton, names, None, constraint_warnings(spec))
-        return read, _ENTRY_BYTES + 4 * len(json.dumps([spec_to_wire(spec), names]))
+        return read, _ENTRY_BYTES + 4 * len(json.dumps([spec_to_json(spec), names]))
 
     def _compile_job(self, automaton: str, spec: Spec, owner: str) -> CompileJob:
         deadline = time.time() + self._settings.requests.timeout_s_max  # not this caller's: others may join
-        return CompileJob(automaton, spec_to_wire(spec), deadline, owner=owner, vocabulary=self._fingerprint)
+        return CompileJob(automaton, spec_to_json(spec), deadline, owner=owner, vocabulary=self._fingerprint)
 
     async def begin_compile(
         self, constraint: ResolvedConstraint, spec: Spec, context: SubmissionContext, deadline_in_s: float

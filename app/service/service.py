@@ -30,7 +30,6 @@ from app.messages import (
     TokenizeJobResult,
     named_words,
     request_id,
-    spec_to_wire,
 )
 from app.models import ModelFiles, ModelSource, ScorerFiles, model_sources
 from app.observability import metrics
@@ -51,7 +50,7 @@ from app.settings import Settings
 from app.store import Store
 from compiler.errors import BudgetTooSmall, SpecSyntaxError, Undecided
 from compiler.lifting import BUDGET_MAX
-from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size
+from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size, spec_to_json
 
 CONTEXT_DEFAULT = SubmissionContext()  # a nameless caller that waits; the job is cancelled if the caller leaves
 
@@ -121,7 +120,7 @@ class Service:
         compile_job = await self.constraints.begin_compile(constraint, spec, context, timeout_s)
         job = DescribeJob(
             constraint.automaton, explain, arrived + timeout_s, arrived=arrived, names=constraint.names,
-            spec=spec_to_wire(spec), warnings=constraint.warnings, compile_job=compile_job, owner=context.owner,
+            spec=spec_to_json(spec), warnings=constraint.warnings, compile_job=compile_job, owner=context.owner,
             vocabulary=self._fingerprint,
         )
         job_id = await self.jobs.submit_owned("compile", job, context)
@@ -165,7 +164,7 @@ class Service:
             arrived=arrived,
             names=constraint.names,
             compile_job=compile_job,
-            spec=None if params.spec is None else spec_to_wire(params.spec),
+            spec=None if params.spec is None else spec_to_json(params.spec),
             warnings=constraint.warnings if params.warnings is None else params.warnings,
             owner=context.owner,
             keep_white_space=params.keep_white_space,
@@ -201,7 +200,7 @@ class Service:
         compile_job = await self.constraints.begin_compile(constraint, params.spec, context, timeout_s)
         job = DecodeJob(
             constraint.automaton, params.log_probs, params.beams, params.alpha_min, params.gamma, arrived + timeout_s,
-            arrived=arrived, names=constraint.names, compile_job=compile_job, spec=spec_to_wire(params.spec),
+            arrived=arrived, names=constraint.names, compile_job=compile_job, spec=spec_to_json(params.spec),
             owner=context.owner, scorer=scorer, vocabulary=self._fingerprint, model=self.model,
         )
         job_id = await self.jobs.submit_owned(
@@ -279,7 +278,7 @@ class Service:
         check_input_size(spec, self.settings.limits)
         timeout_s = self.settings.requests.timeout_s_default
         async with time_limit(timeout_s):
-            job = CheckJob(spec_to_wire(spec), subject, time.time() + timeout_s, conjuncts)
+            job = CheckJob(spec_to_json(spec), subject, time.time() + timeout_s, conjuncts)
             result = await self.jobs.run(
                 "compile", request_id(), job, CheckJobResult, SubmitOptions(deadline_in_s=timeout_s)
             )

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from compiler.diagnostics.formula_prose import formula_clause
 from compiler.errors import CompileError
+from compiler.exact_json import dump_json, load_json
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
 from compiler.ltlf import parse_formula
 from compiler.spec import (
@@ -296,12 +297,12 @@ def _json_schema(spec: JsonSchemaSpec) -> str:
     layout += ", with properties in any order" if spec.property_order == "any" else ""
     if spec.max_depth is not None:
         layout += f", nested at most {counted(spec.max_depth, 'level')} deep where the schema sets no bound"
-    return f"it is {_value(json.loads(spec.schema))}, as JSON {layout}"
+    return f"it is {_value(load_json(spec.schema))}, as JSON {layout}"
 
 
 # The phrase for a schema, by the keyword that says most about its values; the first that occurs is used.
 _PHRASES: tuple[tuple[str, Callable[[object], str]], ...] = (
-    ("const", lambda value: f"the value {shortened(json.dumps(value, ensure_ascii=False))}"),
+    ("const", lambda value: f"the value {shortened(dump_json(value, ensure_ascii=False, separators=(', ', ': ')))}"),
     ("enum", lambda value: f"one of {counted(len(value), 'given value')}" if isinstance(value, list) else "a value"),
     ("$ref", lambda value: f"a value of {shortened(str(value))}"),
     ("anyOf", lambda value: f"one of {counted(len(value), 'alternative')}" if isinstance(value, list) else "a value"),

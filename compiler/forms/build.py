@@ -276,8 +276,7 @@ def _embed_constraint(
     """The texts that a schema's `constraint` allows for a string."""
     with field_prefix(field):
         # The embedded constraint has been text so far: it is parsed, measured and simplified like an outermost one.
-        # Its numbers were read as decimals, which are no part of other constraints.
-        spec = spec_from_json(json.loads(json.dumps(constraint, default=float)))
+        spec = spec_from_json(constraint)
         check_input_size(spec, guard.limits)
         require(not captures_of(spec), "inside a schema nothing is captured: take the capture away", "constraint")
         tree = constraint_tree(drop_unused_propositions(spec, guard), engines, guard, regular=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 from compiler.json_schema.decimals import read_decimal
 from compiler.json_schema.dialects import report
 from compiler.json_schema.formats import FORMATS
+from compiler.json_schema.numbers import NumberSpelling
 from compiler.json_schema.reader import SchemaReader
 from compiler.json_schema.references import public_pointer
 from compiler.json_schema.rules import SchemaRules
@@ -17,6 +18,6 @@ from compiler.json_schema.translation import schema_dfa, schema_texts
 from compiler.json_schema.validation import SchemaViolation, schema_violation
 
 __all__ = [
-    "FORMATS", "SchemaReader", "SchemaRules", "SchemaViolation", "public_pointer", "read_decimal", "report",
-    "schema_dfa", "schema_texts", "schema_violation",
+    "FORMATS", "NumberSpelling", "SchemaReader", "SchemaRules", "SchemaViolation", "public_pointer", "read_decimal",
+    "report", "schema_dfa", "schema_texts", "schema_violation",
 ]  # fmt: skip

@@ -24,6 +24,7 @@ from fractions import Fraction
 from typing import Any
 
 from compiler.errors import SpecSyntaxError
+from compiler.exact_json import load_json
 
 Scalar = str | int | float | bool | None
 
@@ -72,7 +73,7 @@ class EventCondition:
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the values for which the comparison holds."""
-        wanted = json.loads(self.value)
+        wanted = load_json(self.value)
         if self.operation in _BOUNDS:
             schema: dict[str, Any] = {"type": "number", _BOUNDS[self.operation]: wanted}
         else:

@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import cast
 
+from compiler.exact_json import dump_json, load_json
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.ltlf import LtlfFormula, Op, parse_formula, propositions_of
 from compiler.regex import blame_field, parse_pattern
@@ -276,7 +277,7 @@ def _schema_text(schema: str) -> str:
     # A text search may find a `$ref` that is data. Then two equal schemas only get two hashes.
     if any(f'"${keyword}"' in schema for keyword in ("ref", "dynamicRef", "recursiveRef")):
         return schema
-    return json.dumps(_schema(json.loads(schema)), separators=(",", ":"))
+    return dump_json(_schema(load_json(schema)))
 
 
 def _schema(schema: object) -> object:

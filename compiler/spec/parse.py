@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import cast
 
 from compiler.errors import SpecSyntaxError, require
+from compiler.exact_json import dump_json, load_json
 from compiler.spec.near_misses import in_list, not_an_object, parse_edit, several_forms, unknown_form
 from compiler.spec.parts_json import part_to_json, sequence_from_json
 from compiler.spec.reading import bound, field_prefix, fields_of, printable_name, refuse_unknown_fields, strings, typed
@@ -206,9 +206,9 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
 def _schema_text(schema: object, field: str) -> str:
     try:
         # A schema is kept as text: it is hashable then, and its property names keep their order.
-        return json.dumps(schema, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    except ValueError:
-        raise SpecSyntaxError("the schema holds a number that JSON cannot write", field=field) from None
+        return dump_json(schema)
+    except (TypeError, ValueError, RecursionError) as error:
+        raise SpecSyntaxError(f"the schema holds what JSON cannot write: {error}", field=field) from None
 
 
 def _grammar(fields: Mapping[str, object], _: int) -> Spec:
@@ -300,8 +300,8 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
         case JsonSchemaSpec():
             depth = {} if spec.max_depth is None else {"max_depth": spec.max_depth}
             written = {"whitespace": spec.whitespace, "property_order": spec.property_order, **depth}
-            reading = {"leading_space": spec.leading_space, "schemas": json.loads(spec.schemas), "strict": spec.strict}
-            return {"json_schema": json.loads(spec.schema), **written, **reading, "approximate": list(spec.approximate)}
+            reading = {"leading_space": spec.leading_space, "schemas": load_json(spec.schemas), "strict": spec.strict}
+            return {"json_schema": load_json(spec.schema), **written, **reading, "approximate": list(spec.approximate)}
         case GrammarSpec():
             return {"grammar": spec.text, "syntax": spec.syntax, "leading_space": spec.leading_space}
         case SequenceSpec():

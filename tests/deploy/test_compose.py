@@ -202,10 +202,10 @@ def test_the_autoscaler_reads_only_queue_lengths(deployed: Deployed) -> None:
     login = f"AUTH keda {(deployed.secrets / 'keda_password').read_text()}\r\n".encode()
     counted = COUNTED.encode()
     for queue in (b"compile", b"generate"):
-        key = b"{abs}:queue:%b:v6:waiting" % queue
+        key = b"{abs}:queue:%b:v7:waiting" % queue
         script = b"*4\r\n$4\r\nEVAL\r\n$%d\r\n%b\r\n$1\r\n1\r\n$%d\r\n%b\r\n" % (len(counted), counted, len(key), key)
         assert b":0\r\n" in ask_server(port, login + script)
-    queue = b"{abs}:queue:compile:v6"
+    queue = b"{abs}:queue:compile:v7"
     for command in (b"HLEN %b:outside" % queue, b"GET {abs}:secret", b"DEL %b:waiting" % queue):
         assert b"-NOPERM" in ask_server(port, login + command + b"\r\n")
 

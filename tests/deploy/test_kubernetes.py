@@ -22,7 +22,7 @@ from tests.servers.redis_server import running_server
 FOLDER = dockerfile.ROOT / "deploy" / "kubernetes"
 VERSION = "1.30"
 CUSTOM = ("keda.sh/v1alpha1", "kustomize.config.k8s.io/v1beta1")  # no part of Kubernetes' own schemas
-WAITING = "{{abs}}:queue:{}:v6:waiting"
+WAITING = "{{abs}}:queue:{}:v7:waiting"
 COUNTED = (  # as KEDA counts whatever has the name that it is given
     "local cmd = {zset='zcard', set='scard', list='llen', hash='hlen', none='llen'} "
     "return redis.call(cmd[redis.call('type', KEYS[1]).ok], KEYS[1])"

@@ -29,6 +29,7 @@ from app.errors import (
     UnsupportedMediaType,
     without_message,
 )
+from compiler.exact_json import read_float
 
 WRITE_BYTES_MAX = 65_536  # of one write; the server buffers about as much before it waits for the client
 DRAIN_BYTES_MAX, DRAIN_S_MAX = 64 * 2**20, 10.0  # how much of a body over the limit is still read
@@ -107,7 +108,8 @@ class StrictBody:
         body = b"".join(chunks)
         if body:
             _require_json(Headers(scope=scope))
-            read_json(body)
+            # For `JsonRequest`: the reader of the framework would make each number a double.
+            scope.setdefault("state", {})["json"] = read_json(body)
         return body
 
 
@@ -171,7 +173,7 @@ class _Answering:
 
 
 def read_json(data: bytes) -> object:
-    """The value of a JSON text that every reader understands alike.
+    """The value of a JSON text that every reader understands alike. Its numbers keep their decimals.
 
     Raises InvalidJson for what is no JSON, and for NaN, infinities, numbers beyond a double, keys given twice, half
     surrogate pairs and nesting deeper than 64. The message never quotes the text.
@@ -198,15 +200,18 @@ def _no_constant(name: str) -> object:
 
 
 def _finite(text: str) -> float:
-    value = float(text)
-    if not math.isfinite(value):
-        raise InvalidJson("a number is beyond the range of a double")
-    return value
+    return _within_double(read_float(text))
 
 
 def _bounded(text: str) -> int:
-    _finite(text)  # so that it has few digits; a schema may name 2**64 - 1, and its digits are kept
+    _within_double(float(text))  # so that it has few digits; a schema may name 2**64 - 1, and its digits are kept
     return int(text)
+
+
+def _within_double(value: float) -> float:
+    if not math.isfinite(value):
+        raise InvalidJson("a number is beyond the range of a double")
+    return value
 
 
 def _no_duplicates(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -7,13 +7,14 @@ values that are no strings, as the models write them.
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, TypeAlias
 
 from app.errors import InvalidRequest
+from compiler.exact_json import dump_json
+from compiler.json_schema import NumberSpelling
 
 _Part: TypeAlias = "str | dict[str, Any]"
 _BREAK: _Part = {"optional": "\n"}
@@ -230,7 +231,9 @@ class _Parameters:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    if isinstance(value, float):
+        return NumberSpelling().own_text(value, whole=False)
+    return value if isinstance(value, str) else dump_json(value, ensure_ascii=False, separators=(", ", ": "))
 
 
 def _type_of(value: object) -> str:

@@ -20,7 +20,6 @@ from app.messages import (
     constraint_warnings,
     failure_key,
     grammar_warnings,
-    spec_to_wire,
 )
 from app.settings import Settings
 from app.worker.handlers.base import Context, captured, word_trace
@@ -68,7 +67,7 @@ class TextChecker:
                 if failed.facts != LimitExceeded.facts:
                     raise
                 continue
-            yield ConjunctBody(part.path, part.title, spec_to_wire(part.spec), check.satisfied, check.violated_at)
+            yield ConjunctBody(part.path, part.title, spec_to_json(part.spec), check.satisfied, check.violated_at)
 
     def _check(self, spec: Spec, text: Subject, context: Context) -> CheckJobResult:
         """Check by the automaton, and where that rejects by value."""
@@ -107,7 +106,7 @@ class TextChecker:
         automaton = automaton_hash(spec, self._vocabulary, self._settings.limits)
         cached = self._decode.over_bytes(automaton)
         if cached is None:
-            key = failure_key(automaton, spec_to_wire(spec), self._settings.limits)
+            key = failure_key(automaton, spec_to_json(spec), self._settings.limits)
             _, data = self._compile(compile_request(automaton, spec_to_json(spec), OVER_BYTES), key, context)
             secret, limits = self._settings.auth.secret, self._settings.limits
             constraint = open_automaton(data, secret, automaton, self._vocabulary, limits)

@@ -41,6 +41,7 @@ from compiler.codec import encode
 from compiler.diagnostics import explain
 from compiler.engines import Engines, open_engines
 from compiler.errors import CompileError
+from compiler.exact_json import dump_json, load_json
 from compiler.forms import value_violation
 from compiler.json_schema import FORMATS
 from compiler.limits import Limits, ResourceGuard
@@ -74,7 +75,7 @@ _REHEARSAL: dict[str, object] = {"regex": "ab"}
 
 def compile_request(automaton: str, spec: dict[str, object], over: str) -> bytes:
     """The request for a compilation. `over` is the fingerprint of a vocabulary of the setup, or OVER_BYTES."""
-    return json.dumps({"automaton": automaton, "spec": spec, "over": over}).encode()
+    return dump_json({"automaton": automaton, "spec": spec, "over": over}).encode()
 
 
 def explain_request(automaton: str, stored: bytes, over: str) -> bytes:
@@ -85,7 +86,7 @@ def explain_request(automaton: str, stored: bytes, over: str) -> bytes:
 
 def value_request(schema: dict[str, object], text: str) -> bytes:
     """The request to check the value of a JSON text. `schema` is a constraint of the form json_schema."""
-    return json.dumps({"schema": schema, "text": text}).encode()
+    return dump_json({"schema": schema, "text": text}).encode()
 
 
 def policy_request(job: PolicyJob) -> bytes:
@@ -159,7 +160,7 @@ class _Compiler:
     def answer(self, request: bytes) -> bytes:
         """Compile or explain. Every error is an answer, except MemoryError, which the exit status reports."""
         try:
-            fields = json.loads(request)
+            fields = load_json(request)
             if "stored" in fields:
                 stored = base64.b64decode(fields["stored"])
                 return _join(self._explain(fields["automaton"], stored, fields["over"]), b"")

@@ -26,8 +26,8 @@ from tests.servers.redis_worker import settings
 LEASE_S = 2.0
 CALLERS = 500
 NOTIFIED_S_MAX = 10.0
-LEASES = "{abs}:queue:q:v6:leases"
-FOR_EVER = {b"{abs}:counters", b"{abs}:queues", b"{abs}:seen", b"{abs}:queue:q:v6", LEASES.encode()}
+LEASES = "{abs}:queue:q:v7:leases"
+FOR_EVER = {b"{abs}:counters", b"{abs}:queues", b"{abs}:seen", b"{abs}:queue:q:v7", LEASES.encode()}
 
 def run(
     url: str, scenario: Callable[[RedisBroker, RedisBroker, Redis], Awaitable[None]], given: Settings | None = None
@@ -113,7 +113,7 @@ def test_ended_jobs_leave_no_keys_on_the_server(redis_server: RedisServer) -> No
         await worker.finish((await take(worker))[0], b"")
         await asyncio.sleep(2 * LEASE_S)  # queues are swept
         assert await lives_for_ever(client) <= FOR_EVER
-        held = await client.hgetall("{abs}:queue:q:v6")
+        held = await client.hgetall("{abs}:queue:q:v7")
         del held[b"pace"]
         assert held == dict.fromkeys((b"waiting_weight", b"outside_weight", b"running_weight"), b"0")
         assert await client.hgetall("{abs}:counters") == {
@@ -163,7 +163,7 @@ def test_a_claim_whose_reply_was_lost_delivers_its_jobs_again(redis_server: Redi
 
         async def claim(*held: bytes) -> list[list[bytes]]:
             arguments = ("consumer", "process", 1, "", "", 1, 1, *held)
-            _, waiting, messages, jobs = await worker._scripts.call("claim", "q:v6", *arguments)
+            _, waiting, messages, jobs = await worker._scripts.call("claim", "q:v7", *arguments)
             assert not waiting and set(held) <= set(messages)
             return list(jobs)
 
@@ -183,8 +183,8 @@ def test_a_claim_whose_reply_was_lost_delivers_its_jobs_again(redis_server: Redi
 def test_a_job_is_in_one_place_at_a_time(redis_server: RedisServer) -> None:
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         async def places() -> tuple[int, int, int]:
-            waiting = await client.zcard("{abs}:queue:q:v6:waiting")
-            return await client.hlen("{abs}:queue:q:v6:outside"), waiting, await client.xlen(LEASES)
+            waiting = await client.zcard("{abs}:queue:q:v7:waiting")
+            return await client.hlen("{abs}:queue:q:v7:outside"), waiting, await client.xlen(LEASES)
 
         first = await api.submit("compile", "first", b"")
         job_id = await api.submit("q", "k", b"", SubmitOptions(after=first))

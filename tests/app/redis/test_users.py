@@ -156,8 +156,8 @@ def ask_as(server: RedisServer, user: str, words: tuple[str, ...]) -> str:
 
 
 def test_only_workers_take_jobs_and_only_the_api_counts(guarded_server: RedisServer) -> None:
-    add = ("XADD", "{abs}:queue:q:v6:leases", "*", "job", "x")
-    read = ("XREADGROUP", "GROUP", "workers", "me", "STREAMS", "{abs}:queue:q:v6:leases", ">")
+    add = ("XADD", "{abs}:queue:q:v7:leases", "*", "job", "x")
+    read = ("XREADGROUP", "GROUP", "workers", "me", "STREAMS", "{abs}:queue:q:v7:leases", ">")
     for words in (add, read):
         assert ask_as(guarded_server, "api", words).startswith("-NOPERM")
         assert not ask_as(guarded_server, "compile", words).startswith("-NOPERM")

@@ -65,7 +65,7 @@ def exit_status(part: Part) -> int:
 
 def job_count(server: RedisServer) -> int:
     """How many jobs of that queue wait or run."""
-    queue = "{abs}:queue:generate:v6"
+    queue = "{abs}:queue:generate:v7"
     ways = ("ZCARD", f"{queue}:waiting"), ("HLEN", f"{queue}:outside"), ("XLEN", f"{queue}:leases")
     return sum(int(reply.removeprefix(":")) for reply in server.ask_all(*ways))
 

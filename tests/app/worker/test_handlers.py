@@ -19,7 +19,6 @@ from app.messages import (
     TokenizeJob,
     TokenizeJobResult,
     automaton_hash,
-    spec_to_wire,
 )
 from app.models import open_model_files
 from app.settings import Settings
@@ -30,7 +29,7 @@ from compiler.codec import encode
 from compiler.engines import Engines
 from compiler.errors import CompileCancelled, EngineFailure, LimitExceeded
 from compiler.pipeline import compile_spec
-from compiler.spec import KeywordsSpec, RegexSpec, Spec
+from compiler.spec import KeywordsSpec, RegexSpec, Spec, spec_to_json
 from compiler.text import text_automaton
 from compiler.vocab import Vocabulary, byte_vocabulary
 from tests.app.worker.fake_context import FakeContext
@@ -48,7 +47,7 @@ def test_a_job_of_another_model_is_refused() -> None:
 
 
 def check_job(text: str, spec: Spec = SPEC) -> CheckJob:
-    return CheckJob(spec_to_wire(spec), text, time.time() + 60)
+    return CheckJob(spec_to_json(spec), text, time.time() + 60)
 
 
 @pytest.mark.parametrize("kind", ["compile", "check"])
@@ -69,7 +68,7 @@ def test_many_checks_of_one_constraint_compile_it_once(settings: Settings, compi
 
 def compile_job_of(spec: Spec) -> CompileJob:
     vocabulary = open_model_files(Settings().inference.model[0]).vocabulary.fingerprint
-    return CompileJob(automaton_hash(spec, vocabulary), spec_to_wire(spec), time.time() + 60, vocabulary=vocabulary)
+    return CompileJob(automaton_hash(spec, vocabulary), spec_to_json(spec), time.time() + 60, vocabulary=vocabulary)
 
 
 def test_a_compilation_is_stored_and_not_done_twice(
@@ -186,7 +185,7 @@ def test_the_sandbox_compiles_as_this_process_does(settings: Settings) -> None:
     work, _ = compile_job.open_job(compile_job.pack_setup(settings, vocabulary))
     over_bytes = byte_vocabulary(checks_texts=True)
     for over, expected_vocabulary in ((vocabulary.fingerprint, vocabulary), (compile_job.OVER_BYTES, over_bytes)):
-        request = compile_job.compile_request("0" * 64, dict(spec_to_wire(SPEC)), over)
+        request = compile_job.compile_request("0" * 64, dict(spec_to_json(SPEC)), over)
         result, data = compile_job.read_answer(work(request))
         assert isinstance(result, CompileJobResult)
         secret = automaton_secret(settings.auth.secret, "0" * 64)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import pytest
 
 from compiler.errors import SpecSyntaxError
+from compiler.exact_json import load_json
 from compiler.pipeline import compile_spec, compile_text
 from compiler.spec import LtlfSpec, Proposition, caller_names, in_caller_names, meaning_name, spec_from_json, spec_hash
 from compiler.text import check_text
@@ -18,7 +18,7 @@ HASHES = table("spec_hashes")
 
 
 def hashes(pair: dict[str, str]) -> set[str]:
-    return {spec_hash(spec_from_json(json.loads(source))) for source in pair.values()}
+    return {spec_hash(spec_from_json(load_json(source))) for source in pair.values()}
 
 
 @pytest.mark.parametrize("pair", HASHES["same"], ids=str)
