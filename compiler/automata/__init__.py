@@ -44,7 +44,7 @@ from compiler.automata.interning import (
     stable_order,
     unique_rows,
 )
-from compiler.automata.minimization import UNREACHABLE, steps_along, steps_to
+from compiler.automata.minimization import UNREACHABLE, refine, steps_along, steps_to
 from compiler.automata.products import SINK, ProductGraph, explore, intersection, product, union
 from compiler.automata.transducers import (
     DEAD,
@@ -65,6 +65,6 @@ __all__ = [
     "coarsened", "common_minterms", "complement", "contains", "count_dfa", "describe", "distinct", "everything",
     "expand", "explore", "grown", "hash_rows", "hash_sparse_rows", "ignore_case", "inner_estimate", "intersection",
     "is_empty", "keyword_counts_dfa", "literal", "live_states", "minimize", "minimize_transducer", "minterms",
-    "product", "ranks", "sentences_dfa", "single", "spread", "stable_order", "steps_along", "steps_to", "texts_dfa",
-    "to_byte_transducer", "union", "unique_rows", "words_dfa",
+    "product", "ranks", "refine", "sentences_dfa", "single", "spread", "stable_order", "steps_along", "steps_to",
+    "texts_dfa", "to_byte_transducer", "union", "unique_rows", "words_dfa",
 ]  # fmt: skip

@@ -39,6 +39,7 @@ from compiler.regex import (
     EMPTY,
     Alternation,
     Anchor,
+    AtomicGroup,
     Chars,
     Concat,
     Look,
@@ -321,6 +322,6 @@ def _at_edge(node: Node, last: bool, holds: Callable[[Node], bool]) -> bool:
                 return True
             if not derives(item, False, set()):
                 return False
-    if isinstance(node, Repeat):
+    if isinstance(node, Repeat | AtomicGroup):
         return _at_edge(node.item, last, holds)
     return isinstance(node, Alternation) and any(_at_edge(item, last, holds) for item in node.items)

@@ -199,7 +199,7 @@ def _parse(pattern: str, guard: ResourceGuard) -> Node:
         # The offset in the error is then that in the pattern as it is written, unless Python fails there for another
         # reason.
         try:
-            parse_pattern(pattern, guard)
+            parse_pattern(pattern, guard, rewritten=True)
         except (SpecSyntaxError, SpecUnsupported) as placed:
             if str(placed) == str(error):
                 raise placed from None

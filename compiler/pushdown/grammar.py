@@ -12,6 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 from compiler.automata import ANYTHING, CODE_POINTS, CharSet, single
 from compiler.regex import (
     Alternation,
+    AtomicGroup,
     Chars,
     Concat,
     Node,
@@ -88,7 +89,7 @@ class Grammar:
         if len(self.names) != count or not 0 <= self.start < count:
             raise ValueError("each rule has a name, and start is one of them")
         if any(has_condition(rule) for number, rule in enumerate(self.rules) if number not in self.terminals):
-            raise ValueError("rules hold neither anchors nor look-arounds")
+            raise ValueError("rules hold neither anchors nor look-arounds nor atomic groups")
         if any(calls_of(self.rules[number]) for number in self.terminals | self.single_tokens):
             raise ValueError("terminals and rules of one token call no rule")
         if any(called >= count for rule in self.rules for called in calls_of(rule)):
@@ -125,6 +126,8 @@ def derives(node: Node, of_characters: bool, known: set[int]) -> bool:
         return of_characters and bool(node.charset) if rule is None else rule in known
     if isinstance(node, Repeat):
         return node.minimum == 0 or derives(node.item, of_characters, known)
+    if isinstance(node, AtomicGroup):
+        return derives(node.item, of_characters, known)
     if isinstance(node, Words):
         return node.nullable or derives(node.spelled(), of_characters, known)
     if isinstance(node, Alternation):

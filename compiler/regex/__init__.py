@@ -1,9 +1,9 @@
 """Patterns to automata.
 
 A pattern in Python's syntax is parsed into a tree, translated by Glushkov's construction and determinized by the
-powerset construction. Look-arounds are conditions between positions, and obligations on the rest of the text. FAdo is
-an optional second engine behind the same interface. What no regular language can express is refused with the construct
-and its place.
+powerset construction. Look-arounds are conditions between positions, and obligations on the rest of the text; an atomic
+group becomes positions and look-aheads. FAdo is an optional second engine behind the same interface. What no regular
+language can express is refused with the construct and its place.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from compiler.regex.nodes import (
     EMPTY,
     Alternation,
     Anchor,
+    AtomicGroup,
     Chars,
     Concat,
     Look,
@@ -35,8 +36,8 @@ from compiler.regex.syntax import blame_field, parse_pattern
 from compiler.regex.unsupported import COMMENT_OR_CLASS, ESCAPE
 
 __all__ = [
-    "COMMENT_OR_CLASS", "EMPTY", "ESCAPE", "Alternation", "Anchor", "CharNfa", "Chars", "Concat", "Look", "Node",
-    "Repeat", "Words", "alternation", "blame_field", "concat", "determinize", "has_anchor", "has_condition",
+    "COMMENT_OR_CLASS", "EMPTY", "ESCAPE", "Alternation", "Anchor", "AtomicGroup", "CharNfa", "Chars", "Concat", "Look",
+    "Node", "Repeat", "Words", "alternation", "blame_field", "concat", "determinize", "has_anchor", "has_condition",
     "leaves_of", "literal_node", "node_nfa", "node_to_dfa", "node_to_dfa_fado", "parse_pattern", "pattern_dfa",
     "positions_of", "require_fado", "space_run_node", "words_node",
 ]  # fmt: skip

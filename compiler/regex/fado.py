@@ -4,9 +4,9 @@ Owns the way to FAdo's regular expressions, over symbols that are minterms, and 
 needs is in its modules `reex` and `fa`; they take lark and deprecation, none of the notebook's packages that its wheel
 asks for. It is under the GPL: imported when it is first asked for, and only where a deployment or a test asks.
 
-FAdo knows no anchors and no look-arounds. A look-around is refused. A tree with anchors is read over three more
-symbols, one for each kind; the texts in which they stand in their places are kept by an intersection, and the three are
-then erased.
+FAdo knows no anchors, look-arounds and atomic groups. The last two are refused. A tree with anchors is read over three
+more symbols, one for each kind; the texts in which they stand in their places are kept by an intersection, and the
+three are then erased.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from compiler.automata import CharSet, Dfa, Minterms, minimize, minterms, single
 from compiler.errors import EngineFailure, SpecUnsupported
 from compiler.limits import ResourceGuard
-from compiler.regex.nodes import Anchor, Chars, Concat, Look, Node, Repeat, Words, has_anchor, leaves_of
+from compiler.regex.nodes import Anchor, AtomicGroup, Chars, Concat, Look, Node, Repeat, Words, has_anchor, leaves_of
 
 _NEWLINE = single(ord("\n"))
 # Where anchors may stand: state -> {what is read: the next state}. No character has been read before `fresh` and
@@ -48,9 +48,9 @@ def node_to_dfa_fado(node: Node, guard: ResourceGuard) -> tuple[Dfa, Minterms]:
 
     FAdo builds a position automaton, determinizes it by the powerset construction and minimizes it.
 
-    Raises EngineFailure where FAdo is not installed, SpecUnsupported for a look-around and LimitExceeded over
-    nfa_positions_max, or dfa_states_max once FAdo is done. Inside FAdo nothing is counted: the process it runs in is
-    what bounds its time and its memory.
+    Raises EngineFailure where FAdo is not installed, SpecUnsupported for a look-around or an atomic group, and
+    LimitExceeded over nfa_positions_max, or dfa_states_max once FAdo is done. Inside FAdo nothing is counted: the
+    process it runs in is what bounds its time and its memory.
     """
     package = require_fado()
     with guard.recursion():
@@ -115,6 +115,9 @@ class _Writer:
         if isinstance(node, Look):
             message = "the engine fado reads no look-around, word boundary or anchor of lines: choose the engine native"
             raise SpecUnsupported(message, construct="look-around")
+        if isinstance(node, AtomicGroup):
+            message = "the engine fado reads no atomic group and no possessive repeat: choose the engine native"
+            raise SpecUnsupported(message, construct="atomic group")
         if isinstance(node, Words):
             return self.write(node.spelled())
         join = self._reex.CConcat if isinstance(node, Concat) else self._reex.CDisj

@@ -6,24 +6,18 @@ conditions the result is a position automaton; else `compiler.regex.lookaround` 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from compiler.automata import CharSet
 from compiler.limits import ResourceGuard
-from compiler.regex.nodes import NO_LETTER, Alternation, Anchor, Chars, Look, Node, Repeat, Words
+from compiler.regex.atomic import first_match
+from compiler.regex.bitsets import END, FINAL, LOOK, NO_DEMAND, START, bits
+from compiler.regex.nodes import NO_LETTER, Alternation, Anchor, AtomicGroup, Chars, Look, Node, Repeat, Words
+from compiler.regex.preferences import EXIT, OrderedPositions, Steps
 
-# What is demanded between two positions, as bits. A condition is the union of demands that hold together.
-START = 1  # nothing has been read yet
-END = 2  # nothing is left to read
-FINAL = 4  # nothing is left to read but, perhaps, one newline
-LOOK = 8  # LOOK << 2 * n: look-around n succeeds; LOOK << 2 * n + 1: it fails
-_FREE = 0
 _CONDITION_OF = {"start": START, "end": END, "final": FINAL}
 _TICK_EVERY = 256
-_DENSE = 64  # bit sets with more positions than this are unpacked at once
 _SIZE_MAX = 10**15
 
 ConditionalPositions = dict[int, int]  # condition -> bit set of positions
@@ -62,6 +56,8 @@ def positions_of(node: Node) -> int:
     if isinstance(node, Repeat):
         copies = max(node.minimum, 1) if node.maximum is None else node.maximum
         return min(positions_of(node.item) * copies, _SIZE_MAX)
+    if isinstance(node, AtomicGroup):  # its positions are counted once more where they are known
+        return positions_of(node.item)
     # A look-around is counted where it is built: all its copies are one.
     return 0 if isinstance(node, Anchor | Look) else min(sum(map(positions_of, node.items)), _SIZE_MAX)
 
@@ -75,7 +71,7 @@ class PositionFragment:
     last: ConditionalPositions
 
 
-_UNCONDITIONAL = frozenset({_FREE})
+_UNCONDITIONAL = frozenset({NO_DEMAND})
 _EMPTY = PositionFragment(_UNCONDITIONAL, {}, {})
 
 
@@ -99,6 +95,7 @@ class PositionBuilder:
         self.conditional: dict[int, ConditionalPositions] = {}
         self.looks: list[tuple[bool, PositionFragment]] = []
         self._look_numbers: dict[tuple[Node, bool], int] = {}
+        self._atomic_groups: dict[AtomicGroup, OrderedPositions] = {}
 
     def build_all(self, node: Node) -> PositionFragment:
         """The fragment of a tree. Raises LimitExceeded over `nfa_positions_max`, before its positions are built."""
@@ -108,14 +105,16 @@ class PositionBuilder:
 
     def build(self, node: Node) -> PositionFragment:
         if isinstance(node, Chars):
-            bit = {_FREE: 1 << self._position(node.charset)}
+            bit = {NO_DEMAND: 1 << self._position(node.charset)}
             return PositionFragment(frozenset(), bit, bit)
         if isinstance(node, Words):
             return self._words(node)
         if isinstance(node, Anchor):
             return PositionFragment(frozenset({_CONDITION_OF[node.position]}), {}, {})
         if isinstance(node, Look):
-            return PositionFragment(frozenset({self._look(node)}), {}, {})
+            return PositionFragment(frozenset({self.look(node)}), {}, {})
+        if isinstance(node, AtomicGroup):
+            return self._place(self.atomic_group(node))
         if isinstance(node, Repeat):
             return self._repeat(node)
         if isinstance(node, Alternation):
@@ -139,7 +138,7 @@ class PositionBuilder:
             follow=tuple(self.follow), nullable=bool(fragment.nullable),
         )
 
-    def _look(self, node: Look) -> int:
+    def look(self, node: Look) -> int:
         """The condition of a look-around. Equal look-arounds are built once, also those in copies of a repeat."""
         key = (node.item, node.behind)
         if key not in self._look_numbers:
@@ -147,6 +146,36 @@ class PositionBuilder:
             self._look_numbers[key] = len(self.looks)
             self.looks.append((node.behind, fragment))
         return LOOK << (2 * self._look_numbers[key] + node.negative)
+
+    def atomic_group(self, node: AtomicGroup) -> OrderedPositions:
+        """The positions of an atomic group. All its copies share their look-aheads."""
+        if node not in self._atomic_groups:
+            self._atomic_groups[node] = first_match(node, self, self._guard)
+        return self._atomic_groups[node]
+
+    def look_aheads(self, part: OrderedPositions, entries: Sequence[Steps]) -> list[int]:
+        """The conditions of new look-aheads, one for each entry of a part."""
+        base, last = len(self.follow), self._place(part).last
+        numbers = range(len(self.looks), len(self.looks) + len(entries))
+        for entry in entries:
+            exits, first = _split(entry, base)
+            self.looks.append((False, PositionFragment(frozenset(exits), first, last)))
+        return [LOOK << 2 * number for number in numbers]
+
+    def _place(self, part: OrderedPositions) -> PositionFragment:
+        """The fragment of a part whose order does not matter."""
+        base = len(self.follow)
+        self._guard.check("nfa_positions_max", base + len(part.sets))
+        for char_set in part.sets:
+            self._position(char_set)
+        last: ConditionalPositions = {}
+        for position, steps in enumerate(part.after, base):
+            exits, following = _split(steps, base)
+            for condition in exits:
+                last[condition] = last.get(condition, 0) | 1 << position
+            self._link({NO_DEMAND: 1 << position}, following)
+        exits, first = _split(part.entry, base)
+        return PositionFragment(frozenset(exits), first, last)
 
     def _position(self, char_set: CharSet) -> int:
         if len(self.follow) % _TICK_EVERY == 0:
@@ -167,7 +196,7 @@ class PositionBuilder:
         last = sum(1 << (base + letter) for letter in node.ends)
         # The trie is written down as it is: its letters are positions, and its edges are `follow`.
         nullable = _UNCONDITIONAL if node.nullable else frozenset[int]()
-        return PositionFragment(nullable, {_FREE: first} if first else {}, {_FREE: last} if last else {})
+        return PositionFragment(nullable, {NO_DEMAND: first} if first else {}, {NO_DEMAND: last} if last else {})
 
     def _concatenate(self, left: PositionFragment, right: PositionFragment) -> PositionFragment:
         """`left`, then `right`."""
@@ -179,7 +208,7 @@ class PositionBuilder:
         if right.nullable:
             last = _merge((last, _under_conditions(left.last, right.nullable)))
         both = frozenset(a | b for a in left.nullable for b in right.nullable)
-        return PositionFragment(_UNCONDITIONAL if _FREE in both else both, first, last)
+        return PositionFragment(_UNCONDITIONAL if NO_DEMAND in both else both, first, last)
 
     def _repeat(self, node: Repeat) -> PositionFragment:
         """Bounded repeats are copies, the optional ones nested: x{2,4} is xx(x(x)?)?."""
@@ -216,6 +245,12 @@ class PositionBuilder:
                         self.follow[position] |= targets
 
 
+def _split(steps: Steps, base: int) -> tuple[list[int], ConditionalPositions]:
+    """The conditions of the exits, and the other steps. `base` is the number of the part's first position."""
+    exits = [condition for condition, at in steps if at == EXIT]
+    return exits, _merge({condition: 1 << base + at} for condition, at in steps if at != EXIT)
+
+
 def _merge(parts: Iterable[ConditionalPositions]) -> ConditionalPositions:
     merged: ConditionalPositions = {}
     for part in parts:
@@ -239,17 +274,3 @@ def _allowed_positions(part: ConditionalPositions, forbidden: int) -> int:
         if not condition & forbidden:
             positions |= conditional
     return positions
-
-
-def bits(mask: int) -> list[int]:
-    """The positions in a bit set, ascending."""
-    # numpy reads the digits of a large mask at once; a small one is read bit by bit.
-    if mask.bit_count() > _DENSE:
-        digits = np.frombuffer(bin(mask)[:1:-1].encode(), dtype=np.uint8)
-        return np.flatnonzero(digits == ord("1")).tolist()
-    numbers = []
-    while mask:
-        low = mask & -mask
-        numbers.append(low.bit_length() - 1)
-        mask ^= low
-    return numbers

@@ -18,7 +18,8 @@ import numpy as np
 
 from compiler.automata import Dfa, Minterms, minimize, minterms, single
 from compiler.limits import ResourceGuard
-from compiler.regex.glushkov import END, FINAL, LOOK, START, PositionBuilder, PositionFragment, bits
+from compiler.regex.bitsets import END, FINAL, LOOK, START, bits
+from compiler.regex.glushkov import PositionBuilder, PositionFragment
 from compiler.regex.powerset import PowersetStep
 
 # Obligations are a bit set: bit 2 * n is that formula n holds of the rest of the text, bit 2 * n + 1 that it does not.

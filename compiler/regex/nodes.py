@@ -1,15 +1,15 @@
-"""The trees of patterns. There are seven types of nodes, and functions that build short trees."""
+"""The trees of patterns. There are eight types of nodes, and functions that build short trees."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal, TypeAlias
 
 from compiler.automata import CharSet, category, literal
 
-Node: TypeAlias = "Chars | Words | Concat | Alternation | Repeat | Anchor | Look"
+Node: TypeAlias = "Chars | Words | Concat | Alternation | Repeat | Anchor | Look | AtomicGroup"
 
 NO_LETTER = -1  # in `Words.before`: a word begins here
 _SHARED_DEPTH_MAX = 32  # of alternatives with common beginnings inside one another
@@ -65,12 +65,15 @@ class Alternation:
 
 @dataclass(frozen=True, slots=True)
 class Repeat:
-    """The item `minimum` to `maximum` times, None for any number. Greedy or lazy is the same language."""
+    """The item `minimum` to `maximum` times, None for any number.
+
+    Greedy or lazy is the same language, but in an atomic group.
+    """
 
     item: Node
     minimum: int
     maximum: int | None
-    lazy: bool = field(default=False, compare=False)
+    lazy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +93,13 @@ class Look:
     item: Node
     behind: bool
     negative: bool
+
+
+@dataclass(frozen=True, slots=True)
+class AtomicGroup:
+    """The first match of the item that backtracking finds at a place."""
+
+    item: Node
 
 
 EMPTY = Concat(())
@@ -177,10 +187,10 @@ def has_anchor(node: Node) -> bool:
 
 
 def has_condition(node: Node) -> bool:
-    """True when the tree holds an anchor or a look-around."""
+    """Whether the tree holds an anchor, a look-around or an atomic group."""
     if isinstance(node, Concat | Alternation):
         return any(map(has_condition, node.items))
-    return has_condition(node.item) if isinstance(node, Repeat) else isinstance(node, Anchor | Look)
+    return has_condition(node.item) if isinstance(node, Repeat) else isinstance(node, Anchor | Look | AtomicGroup)
 
 
 def leaves_of(node: Node) -> Iterator[Chars | Words | Anchor]:
@@ -188,5 +198,5 @@ def leaves_of(node: Node) -> Iterator[Chars | Words | Anchor]:
     if isinstance(node, Chars | Words | Anchor):
         yield node
     else:
-        for item in (node.item,) if isinstance(node, Repeat | Look) else node.items:
+        for item in (node.item,) if isinstance(node, Repeat | Look | AtomicGroup) else node.items:
             yield from leaves_of(item)

@@ -9,7 +9,8 @@ import numpy as np
 
 from compiler.automata import Dfa, Minterms, minimize, minterms
 from compiler.limits import ResourceGuard
-from compiler.regex.glushkov import CharNfa, bits
+from compiler.regex.bitsets import bits, number_of
+from compiler.regex.glushkov import CharNfa
 
 _WIDE = 4  # minterms in a set whose positions are kept apart from the others
 _SHARED_MAX = 256  # parts of states that are kept
@@ -47,13 +48,6 @@ def determinize(nfa: CharNfa, guard: ResourceGuard, parts: Minterms | None = Non
     accepting = np.array([bool(state & accept) for state in order])
     table = np.array(rows, dtype=np.int32)
     return minimize(Dfa(np.arange(parts.count, dtype=np.int32), table, accepting, index[start]), guard), parts
-
-
-def number_of(state: int, index: dict[int, int], order: list[int]) -> int:
-    number = index.setdefault(state, len(order))
-    if number == len(order):
-        order.append(state)
-    return number
 
 
 class _SharedTransitions:

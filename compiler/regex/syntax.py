@@ -26,7 +26,7 @@ from compiler.automata import (
 )
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.limits import ResourceGuard
-from compiler.regex.nodes import Anchor, Chars, Look, Node, Repeat, alternation, concat
+from compiler.regex.nodes import Alternation, Anchor, AtomicGroup, Chars, Look, Node, Repeat, alternation, concat
 from compiler.regex.properties import Substitution, property_error, property_set, substitute_properties
 from compiler.regex.unsupported import place_of
 
@@ -47,6 +47,8 @@ _CATEGORIES: dict[Any, str] = {
 _REFUSED: dict[Any, str] = {
     _constants.GROUPREF: "back-reference",
     _constants.GROUPREF_EXISTS: "conditional group",
+}
+_ATOMIC: dict[Any, str] = {
     _constants.ATOMIC_GROUP: "atomic group",
     _constants.POSSESSIVE_REPEAT: "possessive repeat",
 }
@@ -67,7 +69,8 @@ _warnings_lock = threading.Lock()  # catch_warnings swaps a list that the whole 
 def parse_pattern(pattern: str, guard: ResourceGuard, *, rewritten: bool = False) -> Node:
     """The tree of a pattern.
 
-    rewritten  whether it was of another syntax, which has look-behinds of any width; its length was checked then
+    rewritten  whether it was of ECMAScript's syntax, which has look-behinds of any width, but no atomic groups and no
+               possessive repeats; its length was checked then
     Raises SpecSyntaxError (with the offset) where `re` refuses the pattern, but for properties; SpecUnsupported (with
     the offset, where that is found) for what no finite automaton of ours reads and for properties that are no general
     category; LimitExceeded over `pattern_chars_max` or `nesting_depth_max`.
@@ -130,6 +133,7 @@ class _PatternReader:
         source      the pattern, where its look-behinds need a fixed width
         """
         self._guard, self._properties, self._source = guard, properties, source
+        self._ordered = False  # whether the order of alternatives matters, which is so in an atomic group
         self._literals: dict[tuple[int, int], Chars] = {}
         self._classes: dict[tuple[object, int], Chars] = {}
 
@@ -150,13 +154,15 @@ class _PatternReader:
 
     def node(self, op: Any, value: Any, flags: int, depth: int) -> Node:
         if op is _constants.BRANCH:
-            return alternation([self.sequence(branch, flags, depth + 1) for branch in value[1]])
+            branches = [self.sequence(branch, flags, depth + 1) for branch in value[1]]
+            return Alternation(tuple(branches)) if self._ordered else alternation(branches)
         if op is _constants.SUBPATTERN:
             _, added, removed, tree = value
             # (?a:...), (?L:...) and (?u:...) exclude each other: the inner one replaces the outer one.
             base_flags = flags & ~_TYPE_FLAGS if added & _TYPE_FLAGS else flags
             return self.sequence(tree, (base_flags | added) & ~removed, depth + 1)
-        # Greedy and lazy repeats differ in what they capture, not in what matches as a whole.
+        if op in _ATOMIC:
+            return self._atomic_group(op, value, flags, depth)
         if op in (_constants.MAX_REPEAT, _constants.MIN_REPEAT):
             minimum, maximum, tree = value
             last = None if maximum == _constants.MAXREPEAT else int(maximum)
@@ -176,6 +182,23 @@ class _PatternReader:
         if key not in self._classes:
             self._classes[key] = Chars(self._class(value, flags))
         return self._classes[key]
+
+    def _atomic_group(self, op: Any, value: Any, flags: int, depth: int) -> Node:
+        """An atomic group. A possessive repeat is one of a repeat."""
+        if self._source is None:
+            _refuse(_ATOMIC[op])
+        tree = value if op is _constants.ATOMIC_GROUP else value[2]
+        low, high = tree.getwidth()
+        outer, self._ordered = self._ordered, True
+        node = self.sequence(tree, flags, depth + 1)
+        self._ordered = outer
+        if op is _constants.POSSESSIVE_REPEAT:
+            # Each turn of it is atomic, as in CPython from 3.11.5; its documentation speaks of one atomic group.
+            item = node if low == high or value[0] < 2 else AtomicGroup(node)
+            node = Repeat(item, int(value[0]), None if value[1] == _constants.MAXREPEAT else int(value[1]))
+            low, high = low * value[0], high * value[1]
+        # Where all matches have one length, any of them ends where the first one does.
+        return node if low == high else AtomicGroup(node)
 
     def _leaf(self, op: Any, value: Any, flags: int) -> CharSet:
         """The characters that an item other than a class matches."""

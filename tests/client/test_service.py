@@ -222,7 +222,7 @@ REFUSALS: list[tuple[str, Any, type[Exception], dict[str, Any]]] = [
     ("a formula", lambda c: c.compile(Ltlf("F(dog")), ConstraintSyntaxError, {"position": 5, "field": "ltlf"}),
     ("an inner formula", lambda c: c.compile(F("a") & Ltlf("G(")), ConstraintSyntaxError, {"field": "all.1.ltlf"}),
     ("a form", lambda c: c.compile({"grammar": "a"}), ConstraintSyntaxError, {"position": None}),
-    ("a pattern", lambda c: c.compile(Regex("(?>a)")), ConstraintUnsupportedError, {"construct": "atomic group"}),
+    ("a pattern", lambda c: c.compile(Regex(r"(a)\1")), ConstraintUnsupportedError, {"construct": "back-reference"}),
     ("nothing satisfies", lambda c: c.compile(F("a") & ~F("a")), ConstraintUnsatisfiableError, {"status": 422}),
     ("a budget", lambda c: c.generate("a", F("a"), max_tokens=1), BudgetTooSmallError,
      {"min_tokens": 2, "max_tokens": 1}),

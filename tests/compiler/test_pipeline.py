@@ -334,8 +334,8 @@ def test_a_syntax_error_names_the_field_without_quoting(constraint: dict[str, An
 
 def test_a_refused_construct_names_the_field() -> None:
     with pytest.raises(SpecUnsupported) as refusal:
-        compile_text(spec_from_json({"ltlf": "F p", "propositions": {"p": {"regex": "(?>a)b"}}}))
-    assert (refusal.value.field, refusal.value.construct) == ("propositions.p.regex", "atomic group")
+        compile_text(spec_from_json({"ltlf": "F p", "propositions": {"p": {"regex": r"(a)\1"}}}))
+    assert (refusal.value.field, refusal.value.construct) == ("propositions.p.regex", "back-reference")
 
 
 def test_a_cancelled_compilation_stops() -> None:

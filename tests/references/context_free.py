@@ -13,7 +13,18 @@ from functools import cache
 from compiler.automata import contains
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
 from compiler.pushdown import Grammar, call
-from compiler.regex import Alternation, Chars, Concat, Look, Node, Repeat, Words, node_to_dfa, parse_pattern
+from compiler.regex import (
+    Alternation,
+    AtomicGroup,
+    Chars,
+    Concat,
+    Look,
+    Node,
+    Repeat,
+    Words,
+    node_to_dfa,
+    parse_pattern,
+)
 
 _CALL = 0xE000  # in patterns, the first of the private characters that stand for calls
 _SURROGATES = range(0xD800, 0xE000)
@@ -104,7 +115,10 @@ def derives(grammar: Grammar, text: str) -> bool:
 
 
 def random_text(grammar: Grammar, draw: random.Random, node: Node | None = None, depth: int = 0) -> str:
-    """A text of the grammar, if it has no look-arounds. Deep inside, alternatives whose calls end soonest are taken."""
+    """A text of a grammar without look-arounds and atomic groups.
+
+    Deep inside, alternatives whose calls end soonest are taken.
+    """
     node = grammar.rules[grammar.start] if node is None else node
     if isinstance(node, Chars):
         rule = _called(node)
@@ -116,6 +130,8 @@ def random_text(grammar: Grammar, draw: random.Random, node: Node | None = None,
         return random_text(grammar, draw, node.spelled(), depth)
     if isinstance(node, Look):  # the text may fail it
         return ""
+    if isinstance(node, AtomicGroup):
+        return random_text(grammar, draw, node.item, depth)
     if isinstance(node, Repeat):
         most = node.minimum + 2 if node.maximum is None else node.maximum
         endless = _height(node.item, _heights(grammar)) == math.inf
