@@ -173,6 +173,11 @@ class RuleCompiler(SchemaCompiler):
             self._rule_texts[rule] = self._text_of(values, self.keys[rule].position)
         return self._rule_texts[rule]
 
+    def _listed_text(self, values: ValueSet) -> Fragment | None:
+        # A rule is called, not copied: so the length of its list bounds its states.
+        listed = values.texts()
+        return self.alphabet.texts(listed) if listed else None
+
     def _values_of_rule(self, rule: int) -> ValueSet:
         key = self.keys[rule]
         values = self.values(key.nodes, key.position)
