@@ -18,15 +18,7 @@ from compiler.automata import Dfa
 from compiler.errors import SpecSyntaxError
 from compiler.json_schema.arrays import ArrayBuilder, label_by
 from compiler.json_schema.clauses import Branching, ChoicePlan, Clause, Conjunction, negates
-from compiler.json_schema.fragments import (
-    START,
-    Assembler,
-    Fragment,
-    ObjectLayout,
-    combine,
-    dfa_of,
-    string_fragment,
-)
+from compiler.json_schema.fragments import START, Assembler, Fragment, ObjectLayout, combine, dfa_of, string_fragment
 from compiler.json_schema.nodes import Alternatives, Condition, Position, Scalar, Schema
 from compiler.json_schema.objects import ObjectBuilder
 from compiler.json_schema.strings import FiniteLanguage, StringAlphabet

@@ -28,9 +28,10 @@ from compiler.json_schema.decimals import (
     canonical_text,
     is_integer,
     is_multiple,
+    numbers_of,
     significant_digits,
 )
-from compiler.json_schema.nodes import Bound, NumberFacts, Scalar, Schema
+from compiler.json_schema.nodes import Bound, NumberFacts, Schema
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
 from compiler.regex import pattern_dfa
 
@@ -368,11 +369,6 @@ def fits(value: Decimal, facts: NumberFacts) -> bool:
         return False
     divisors = (*facts.multiples, *((Decimal(1),) if facts.integer else ()))
     return all(is_multiple(value, divisor) for divisor in divisors)
-
-
-def numbers_of(values: Sequence[Scalar]) -> list[int | float | Decimal]:
-    """The numbers among listed values."""
-    return [value for value in values if not isinstance(value, str | bool) and value is not None]
 
 
 def number_texts(

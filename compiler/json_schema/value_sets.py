@@ -20,7 +20,7 @@ import numpy as np
 from compiler.automata import Dfa
 from compiler.errors import SpecUnsupported
 from compiler.json_schema.clauses import negates, nodes_beside_negations
-from compiler.json_schema.decimals import as_decimal
+from compiler.json_schema.decimals import as_decimal, numbers_of
 from compiler.json_schema.formats import SHORT_CHARS_MAX
 from compiler.json_schema.fragments import Fragment, ObjectLayout, Operation, combine, fragment_of, trim
 from compiler.json_schema.keywords import tightest
@@ -31,7 +31,6 @@ from compiler.json_schema.numbers import (
     fits,
     number_dfa,
     number_texts,
-    numbers_of,
     open_number_dfa,
 )
 from compiler.json_schema.strings import ContentKey, FiniteLanguage, StringAlphabet
