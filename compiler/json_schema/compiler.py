@@ -25,7 +25,6 @@ from compiler.json_schema.strings import FiniteLanguage, StringAlphabet
 from compiler.json_schema.value_sets import (
     AUTOMATON_TYPES,
     NO_VALUES,
-    Combine,
     ScalarCompiler,
     Trivial,
     TypeLanguage,
@@ -55,6 +54,8 @@ class SchemaCompiler:
     Raises SpecUnsupported and LimitExceeded.
     """
 
+    combine = staticmethod(combine)
+
     def __init__(
         self,
         nodes: Sequence[Schema],
@@ -80,7 +81,6 @@ class SchemaCompiler:
         self.cuts: dict[tuple[str, int], None] = {}  # ordered, each once
         self.negates, self.approximate = any(map(negates, nodes)), approximate
         self.approximated: dict[tuple[str, ...], None] = {}  # ordered, each once
-        self.combine: Combine = combine
 
     def minimal_dfa(self, node_ids: Sequence[int], position: Position) -> Dfa | None:
         """The minimal DFA of the texts of the values that fit all the nodes. None without any."""

@@ -49,7 +49,6 @@ class RuleCompiler(SchemaCompiler):
         scalars: ScalarCompiler, guard: ResourceGuard, approximate: Collection[str] = (),
     ) -> None:
         super().__init__(nodes, alphabet, layout, no_nesting, scalars=scalars, guard=guard, approximate=approximate)
-        self.combine = self._combine
         self.keys: list[RuleKey] = []
         self.listed = set[Fragment]()
         self._numbers: dict[RuleKey, int] = {}
@@ -194,7 +193,7 @@ class RuleCompiler(SchemaCompiler):
             values = self._subtract(values, self.values(nodes, key.position), key.position, field_node)
         return values
 
-    def _combine(
+    def combine(
         self, left: Fragment | None, right: Fragment | None, operation: Operation, guard: ResourceGuard
     ) -> Fragment | None:
         """The same as `combine`, where letters stand for values."""
