@@ -57,16 +57,8 @@ class SchemaCompiler:
     combine = staticmethod(combine)
 
     def __init__(
-        self,
-        nodes: Sequence[Schema],
-        alphabet: StringAlphabet,
-        layout: ObjectLayout,
-        no_nesting: Position,
-        *,
-        scalars: ScalarCompiler,
-        guard: ResourceGuard,
-        marks: bool = False,
-        approximate: Collection[str] = (),
+        self, nodes: Sequence[Schema], alphabet: StringAlphabet, layout: ObjectLayout, no_nesting: Position, *,
+        scalars: ScalarCompiler, guard: ResourceGuard, marks: bool = False, approximate: Collection[str] = (),
     ) -> None:
         self.nodes, self.alphabet, self.layout, self.guard = nodes, alphabet, layout, guard
         self.width = alphabet.width
@@ -83,7 +75,7 @@ class SchemaCompiler:
         self.approximated: dict[tuple[str, ...], None] = {}  # ordered, each once
 
     def minimal_dfa(self, node_ids: Sequence[int], position: Position) -> Dfa | None:
-        """The minimal DFA of the texts of the values that fit all the nodes. None without any."""
+        """The minimal DFA of the texts that fit all the nodes. None without any."""
         listed = self.values(node_ids, position).texts()
         if listed:
             return self.alphabet.texts_dfa(listed)
@@ -361,6 +353,7 @@ class SchemaCompiler:
         if content is None:
             return None
         if content not in self._strings:
+            self.guard.check_table(content.states, self.width)  # before it is written with all columns
             self._strings[content] = string_fragment(content, self.alphabet.escapes, self.guard)
         return self._strings[content]
 
@@ -375,7 +368,7 @@ class SchemaCompiler:
     def _listed_text(self, values: ValueSet) -> Fragment | None:
         """The text of values that are listed. None for others, and for none."""
         listed = values.texts()
-        return self.alphabet.texts(listed, self.guard.limits.dfa_states_max) if listed else None
+        return self.alphabet.texts(listed, self.guard) if listed else None
 
     def _assembled_text(self, values: ValueSet, position: Position) -> Fragment | None:
         is_open = all(language is Trivial.ALL for language in values.languages)
@@ -391,6 +384,7 @@ class SchemaCompiler:
 
     def _either(self, parts: Sequence[Fragment], literals: Iterable[str]) -> Fragment:
         """The texts of any part, and the literals. Texts of different types begin with different characters."""
+        self.guard.check_table(sum(fragment.states for fragment in parts), self.width)
         assembler = Assembler(self.width, self.guard)
         end = assembler.new_end()
         for literal in sorted(literals):

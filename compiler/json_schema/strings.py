@@ -145,16 +145,16 @@ class StringAlphabet:
         """True when a pattern is found in the text."""
         return self._contents["pattern", pattern].accepts(text)
 
-    def texts(self, texts: Collection[str], states_max: int | None = None) -> Fragment | None:
-        """Exactly these texts."""
-        return fragment_of(self.texts_dfa(texts, states_max))
+    def texts(self, texts: Collection[str], states: ResourceGuard | None = None) -> Fragment | None:
+        """Exactly these texts. `states` limits the number of states, which else their length bounds."""
+        return fragment_of(self.texts_dfa(texts, states))
 
-    def texts_dfa(self, texts: Collection[str], states_max: int | None = None) -> Dfa:
-        """The minimal DFA of exactly these texts, in canonical form. `states_max` as in `words_dfa`."""
+    def texts_dfa(self, texts: Collection[str], states: ResourceGuard | None = None) -> Dfa:
+        """The minimal DFA of exactly these texts, in canonical form."""
         characters = "".join(sorted(set().union(*texts)))
         symbol = dict(zip(characters, self.word(characters), strict=True))
         words = (map(symbol.__getitem__, text) for text in texts)
-        return words_dfa(words, self.width, self._guard, states_max)
+        return words_dfa(words, self.width, states or self._guard, counts_states=states is not None)
 
     def lengths(self, minimum: int, maximum: int | None) -> Fragment | None:
         """The texts of `minimum` to `maximum` characters."""
