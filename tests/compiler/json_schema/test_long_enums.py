@@ -1,4 +1,4 @@
-"""Lists of values that are longer than any automaton of another schema may be."""
+"""Lists of values with more states than other automata may have."""
 
 from __future__ import annotations
 
