@@ -152,7 +152,7 @@ class ServerSettings(_Group):
     keep_alive_s: Seconds = _setting(30.0, "time that a connection may be idle")
     body_timeout_s: Seconds = _setting(30.0, "time in which a client sends its body")
     write_timeout_s: Seconds = _setting(30.0, "time that a client may not read its answer")
-    body_bytes_max: Count = _setting(2**20, "size of a request's body")
+    body_bytes_max: Count = _setting(2**21, "size of a request's body")
     stream_grace_s: Duration = _setting(10.0, "time to reconnect to a stream before its request is cancelled")
 
 

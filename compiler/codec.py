@@ -48,6 +48,7 @@ PRODUCT_MAGIC = b"ABSLZY03"
 BLOB_BYTES_MAX = 64 * 2**20
 RAW_BYTES_MAX = 256 * 2**20
 _HEADER = struct.Struct("<8sII32s")
+_PIECE = 2**20  # bytes that are compressed at once
 _TRANSDUCER = ("byte_class", "next_state", "final_output")
 _DFA = ("symbol_class", "next_state", "accepting")
 _LETTER_AUTOMATA: dict[str, type[TextAutomaton]] = {  # by kind, of those that display their letter DFA
@@ -81,7 +82,10 @@ def encode(compiled: CompiledConstraint, secret: bytes) -> bytes:
     magic, arrays, document = _parts(compiled)
     # safetensors holds plain arrays and no code: reading it cannot run anything.
     raw = save({**arrays, "document": np.frombuffer(dump_json(document).encode(), dtype=np.uint8)})
-    body = zstandard.ZstdCompressor(level=3).compress(raw)
+    # In pieces: for all at once, zstd takes as much memory again as it is given.
+    stream = zstandard.ZstdCompressor(level=3).compressobj(size=len(raw))
+    pieces = [stream.compress(memoryview(raw)[begin : begin + _PIECE]) for begin in range(0, len(raw), _PIECE)]
+    body = b"".join([*pieces, stream.flush()])
     # What `decode` would refuse is not written.
     if len(raw) > RAW_BYTES_MAX or len(body) + _HEADER.size > BLOB_BYTES_MAX:
         raise LimitExceeded("blob_bytes_max", BLOB_BYTES_MAX, len(body))

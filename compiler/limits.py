@@ -24,9 +24,11 @@ class Limits:
     formula_chars_max: int = _cap(4_096, "length of a formula")
     pattern_chars_max: int = _cap(32_768, "length of a pattern")
     keyword_chars_max: int = _cap(16_384, "length of all keywords and all words of propositions together")
-    choice_chars_max: int = _cap(2_000_000, "length of all choices together")
+    choice_chars_max: int = _cap(
+        2_000_000, "length of all choices together, or of the strings and numbers that `enum` lists in a schema"
+    )
     template_chars_max: int = _cap(65_536, "length of a template, or of the texts of a sequence")
-    schema_chars_max: int = _cap(262_144, "length of a schema")
+    schema_chars_max: int = _cap(262_144, "length of a schema, without the strings and numbers that `enum` lists")
     grammar_chars_max: int = _cap(65_536, "length of a grammar")
     integer_digits_max: int = _cap(19, "digits of an integer that an answer to a schema may hold")
     formulas_chars_max: int = _cap(
@@ -47,7 +49,9 @@ class Limits:
         10_000_000, "steps in which the parser of a grammar reads one text; an ambiguous text takes many for each byte"
     )
     exit_distances_max: int = _cap(
-        500_000, "distances between two places of one rule, of a pushdown automaton; products with counts have many"
+        500_000,
+        "distances between two places of one rule, of a pushdown automaton, beyond one for each state; products with "
+        "counts have many",
     )
     budget_expansions_max: int = _cap(
         500, "states that each search for the least budget expands, where a constraint is too large for one automaton"

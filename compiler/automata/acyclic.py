@@ -18,14 +18,16 @@ _TARGET_BITS = 32  # of an edge's number
 _ENTRY_BYTES = 4  # of an int32
 
 
-def words_dfa(words: Iterable[Iterable[int]], symbols: int, guard: ResourceGuard) -> Dfa:
+def words_dfa(
+    words: Iterable[Iterable[int]], symbols: int, guard: ResourceGuard, *, counts_states: bool = False
+) -> Dfa:
     """The minimal complete DFA of exactly these words, in canonical form.
 
-    symbols  how many symbols there are: 0 .. symbols - 1
+    symbols        how many symbols there are: 0 .. symbols - 1
+    counts_states  whether `dfa_states_max` applies; else the words alone bound the number of states
     Built from the sorted words without their trie, so memory grows with the result alone (Daciuk et al. 2000,
     "Incremental construction of minimal acyclic finite-state automata", algorithm 1).
-    The words bound the number of states, so `dfa_states_max` does not apply.
-    Raises LimitExceeded over `table_bytes_max` or `compile_s_max`.
+    Raises LimitExceeded over `table_bytes_max`, `compile_s_max` or `dfa_states_max`.
 
     >>> from compiler.limits import Limits
     >>> tapes = words_dfa([(0, 1, 2), (3, 1, 2)], 4, ResourceGuard(Limits()))  # both share their end
@@ -52,6 +54,8 @@ def words_dfa(words: Iterable[Iterable[int]], symbols: int, guard: ResourceGuard
             path[-1].append(_edge(last[len(path) - 1], state))
         guard.check_time()
         guard.check("table_bytes_max", len(numbers) * _ENTRY_BYTES)
+        if counts_states:
+            guard.check("dfa_states_max", len(numbers))
     return canonical(_table([*numbers, tuple(path[0])], symbols, guard))
 
 

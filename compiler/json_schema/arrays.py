@@ -90,12 +90,11 @@ class ArrayBuilder:
         is_unique = self._compiler.layout.is_unique
         if unique is not None and not all(is_unique("".join(map(chr, word))) for word in unique.words):
             unique = None
-        listed = self._compiler.listed_texts(self._item(prefix))
         # A fixed order would not fit items that have their own places, or take too little away where it is negated.
         if unique is not None and not (unique.ordered and (prefix or self._compiler.negates)):
             self._compiler.unique_cut |= unique.ordered
             # The order is that of the schema where it lists the values.
-            ranks = {word: rank for rank, word in enumerate(listed)}
+            ranks = {word: rank for rank, word in enumerate(self._compiler.listed_texts(self._item(prefix)))}
             return replace(unique, words=tuple(sorted(unique.words, key=lambda word: ranks.get(word, len(ranks)))))
         if "uniqueItems" not in self._compiler.approximate:
             message = (

@@ -14,24 +14,17 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from functools import partial, reduce
 
+from compiler.automata import Dfa
 from compiler.errors import SpecSyntaxError
 from compiler.json_schema.arrays import ArrayBuilder, label_by
 from compiler.json_schema.clauses import Branching, ChoicePlan, Clause, Conjunction, negates
-from compiler.json_schema.fragments import (
-    START,
-    Assembler,
-    Fragment,
-    ObjectLayout,
-    combine,
-    string_fragment,
-)
+from compiler.json_schema.fragments import START, Assembler, Fragment, ObjectLayout, combine, dfa_of, string_fragment
 from compiler.json_schema.nodes import Alternatives, Condition, Position, Scalar, Schema
 from compiler.json_schema.objects import ObjectBuilder
-from compiler.json_schema.strings import StringAlphabet
+from compiler.json_schema.strings import FiniteLanguage, StringAlphabet
 from compiler.json_schema.value_sets import (
     AUTOMATON_TYPES,
     NO_VALUES,
-    Combine,
     ScalarCompiler,
     Trivial,
     TypeLanguage,
@@ -61,17 +54,11 @@ class SchemaCompiler:
     Raises SpecUnsupported and LimitExceeded.
     """
 
+    combine = staticmethod(combine)
+
     def __init__(
-        self,
-        nodes: Sequence[Schema],
-        alphabet: StringAlphabet,
-        layout: ObjectLayout,
-        no_nesting: Position,
-        *,
-        scalars: ScalarCompiler,
-        guard: ResourceGuard,
-        marks: bool = False,
-        approximate: Collection[str] = (),
+        self, nodes: Sequence[Schema], alphabet: StringAlphabet, layout: ObjectLayout, no_nesting: Position, *,
+        scalars: ScalarCompiler, guard: ResourceGuard, marks: bool = False, approximate: Collection[str] = (),
     ) -> None:
         self.nodes, self.alphabet, self.layout, self.guard = nodes, alphabet, layout, guard
         self.width = alphabet.width
@@ -86,7 +73,15 @@ class SchemaCompiler:
         self.cuts: dict[tuple[str, int], None] = {}  # ordered, each once
         self.negates, self.approximate = any(map(negates, nodes)), approximate
         self.approximated: dict[tuple[str, ...], None] = {}  # ordered, each once
-        self.combine: Combine = combine
+
+    def minimal_dfa(self, node_ids: Sequence[int], position: Position) -> Dfa | None:
+        """The minimal DFA of the texts that fit all the nodes. None without any."""
+        listed = self.values(node_ids, position).texts()
+        if listed:
+            return self.alphabet.texts_dfa(listed)
+        text = self.text(node_ids, position)[0]
+        dfa = None if text is None else dfa_of(text, self.guard)
+        return dfa if dfa is not None and dfa.accepting.any() else None
 
     def text(self, node_ids: Sequence[int], position: Position) -> tuple[Fragment | None, bool]:
         """The texts of the values that fit all the nodes.
@@ -350,19 +345,32 @@ class SchemaCompiler:
         return self._build(builder, (), position)[0]
 
     def _fragment(self, name: str, language: TypeLanguage, position: Position) -> Fragment | None:
-        if isinstance(language, Fragment):
-            return language
-        return self._all(name, position) if language is Trivial.ALL else None
+        if isinstance(language, Trivial):
+            return self._all(name, position) if language is Trivial.ALL else None
+        return language.fragment() if isinstance(language, FiniteLanguage) else language
 
     def _string(self, content: Fragment | None) -> Fragment | None:
         if content is None:
             return None
         if content not in self._strings:
+            self.guard.check_table(content.states, self.width)  # before it is written with all columns
             self._strings[content] = string_fragment(content, self.alphabet.escapes, self.guard)
         return self._strings[content]
 
     def _text_of(self, values: ValueSet, position: Position) -> Fragment | None:
         """The texts of a set of values."""
+        text = self._listed_text(values) or self._assembled_text(values, position)
+        # Texts stay in the cache, so all of them together are limited.
+        self._bytes += 0 if text is None else text.table.nbytes
+        self.guard.check("table_bytes_max", self._bytes)
+        return text
+
+    def _listed_text(self, values: ValueSet) -> Fragment | None:
+        """The text of values that are listed. None for others, and for none."""
+        listed = values.texts()
+        return self.alphabet.texts(listed, self.guard) if listed else None
+
+    def _assembled_text(self, values: ValueSet, position: Position) -> Fragment | None:
         is_open = all(language is Trivial.ALL for language in values.languages)
         parts = []
         for name, language in zip(AUTOMATON_TYPES, values.languages, strict=True):
@@ -372,14 +380,11 @@ class SchemaCompiler:
             parts += [] if fragment is None else [fragment]
         if not parts and not values.literals:
             return None
-        text = parts[0] if len(parts) == 1 and not values.literals else self._either(parts, values.literals)
-        # Texts stay in the cache, so all of them together are limited.
-        self._bytes += text.table.nbytes
-        self.guard.check("table_bytes_max", self._bytes)
-        return text
+        return parts[0] if len(parts) == 1 and not values.literals else self._either(parts, values.literals)
 
     def _either(self, parts: Sequence[Fragment], literals: Iterable[str]) -> Fragment:
         """The texts of any part, and the literals. Texts of different types begin with different characters."""
+        self.guard.check_table(sum(fragment.states for fragment in parts), self.width)
         assembler = Assembler(self.width, self.guard)
         end = assembler.new_end()
         for literal in sorted(literals):

@@ -5,6 +5,7 @@ Nothing here computes with large integers before the length and the exponent of 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from decimal import Decimal, InvalidOperation
 
 from compiler.errors import SpecSyntaxError
@@ -20,6 +21,11 @@ def as_decimal(value: int | float | Decimal) -> Decimal:
     A float counts as its shortest text.
     """
     return Decimal(repr(value)) if isinstance(value, float) else Decimal(value)
+
+
+def numbers_of(values: Iterable[object]) -> list[int | float | Decimal]:
+    """The numbers among the values of a schema."""
+    return [value for value in values if isinstance(value, int | float | Decimal) and not isinstance(value, bool)]
 
 
 def exact_number(value: object) -> Decimal | None:

@@ -9,6 +9,7 @@ of schemas beyond the facts about numbers.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import lru_cache
@@ -19,6 +20,7 @@ import numpy as np
 
 from compiler.automata import Dfa, minimize
 from compiler.errors import LimitExceeded
+from compiler.json_schema.clauses import negates
 from compiler.json_schema.decimals import (
     PLAIN_DIGITS_MAX,
     PLAIN_EXPONENT_MAX,
@@ -26,9 +28,10 @@ from compiler.json_schema.decimals import (
     canonical_text,
     is_integer,
     is_multiple,
+    numbers_of,
     significant_digits,
 )
-from compiler.json_schema.nodes import Bound, NumberFacts
+from compiler.json_schema.nodes import Bound, NumberFacts, Schema
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
 from compiler.regex import pattern_dfa
 
@@ -366,3 +369,30 @@ def fits(value: Decimal, facts: NumberFacts) -> bool:
         return False
     divisors = (*facts.multiples, *((Decimal(1),) if facts.integer else ()))
     return all(is_multiple(value, divisor) for divisor in divisors)
+
+
+def number_texts(
+    nodes: Sequence[Schema], guard: ResourceGuard, extra: Sequence[Decimal] = ()
+) -> tuple[NumberSpelling, dict[Decimal, str]]:
+    """The spelling of a document's numbers, and the texts of listed ones.
+
+    Both hold for the whole document, since automata of all its nodes are compared text by text. Integers of too many
+    digits are no integers to `type`, though they are numbers. Where the schema negates, the complement of an integer
+    would accept them, so there they are not written at all.
+
+    extra  numbers to list beside those of the document
+    """
+    facts = [node.numbers for node in nodes if node.numbers is not None]
+    integers = any(node.types is not None and "integer" in node.types and "number" not in node.types for node in nodes)
+    # Validators may divide doubles by fractions, so integers are kept to the digits that a double holds.
+    fractions = any(not is_integer(divisor) for fact in facts for divisor in fact.multiples)
+    digits = min(guard.limits.integer_digits_max, DIGITS_MAX if fractions else guard.limits.integer_digits_max)
+    negated, selective = any(map(negates, nodes)), integers or any(fact.multiples for fact in facts)
+    # Products of automata grow with each number, so exponents are left out where the schema's numbers need none.
+    bounds = [bound[0] for fact in facts for bound in (fact.lower, fact.upper) if bound is not None]
+    wide = not negated or any(bound and not 1 - PLAIN_EXPONENT_MAX <= bound.adjusted() < digits for bound in bounds)
+    spelling = NumberSpelling(digits, long_integers=wide and not (negated and selective), exponents=wide)
+    listed: dict[Decimal, str] = {}
+    for number in (*numbers_of([value for node in nodes for value in node.values or ()]), *extra):
+        listed.setdefault(as_decimal(number), spelling.own_text(number, whole=integers))
+    return spelling, listed

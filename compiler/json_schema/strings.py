@@ -6,8 +6,8 @@ pattern, name or constant tells apart share a symbol.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from math import inf
 
@@ -145,9 +145,16 @@ class StringAlphabet:
         """True when a pattern is found in the text."""
         return self._contents["pattern", pattern].accepts(text)
 
-    def texts(self, texts: Iterable[str]) -> Fragment | None:
-        """Exactly these texts."""
-        return fragment_of(words_dfa(map(self.word, texts), self.width, self._guard))
+    def texts(self, texts: Collection[str], states: ResourceGuard | None = None) -> Fragment | None:
+        """Exactly these texts. `states` limits the number of states, which else their length bounds."""
+        return fragment_of(self.texts_dfa(texts, states))
+
+    def texts_dfa(self, texts: Collection[str], states: ResourceGuard | None = None) -> Dfa:
+        """The minimal DFA of exactly these texts, in canonical form."""
+        characters = "".join(sorted(set().union(*texts)))
+        symbol = dict(zip(characters, self.word(characters), strict=True))
+        words = (map(symbol.__getitem__, text) for text in texts)
+        return words_dfa(words, self.width, states or self._guard, counts_states=states is not None)
 
     def lengths(self, minimum: int, maximum: int | None) -> Fragment | None:
         """The texts of `minimum` to `maximum` characters."""
@@ -165,6 +172,43 @@ class StringAlphabet:
         label = np.zeros(len(table), dtype=np.int32)
         label[START + minimum :] = 1
         return Fragment(np.zeros(self.width, dtype=np.int32), table, label)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FiniteLanguage:
+    """Texts that are listed, each once. They become an automaton on demand."""
+
+    texts: tuple[str, ...]
+    alphabet: StringAlphabet
+
+    @classmethod
+    def of(cls, texts: Iterable[str], alphabet: StringAlphabet) -> FiniteLanguage:
+        """Raises SpecSyntaxError as `StringAlphabet.word`."""
+        listed = tuple(dict.fromkeys(texts))
+        alphabet.word("".join(sorted(set().union(*listed))))
+        return cls(listed, alphabet)
+
+    def fragment(self) -> Fragment | None:
+        """Exactly these texts."""
+        return self.alphabet.texts(self.texts)
+
+    def union(self, other: FiniteLanguage) -> FiniteLanguage:
+        """The texts of both."""
+        return replace(self, texts=tuple(dict.fromkeys((*self.texts, *other.texts))))
+
+    def part(self, other: Fragment | FiniteLanguage, *, inside: bool) -> FiniteLanguage:
+        """The texts that another language has, or those that it does not."""
+        if isinstance(other, FiniteLanguage):
+            accepted = set(other.texts)
+            return replace(self, texts=tuple(text for text in self.texts if (text in accepted) == inside))
+        symbol = {char: self.alphabet.word(char)[0] for char in set().union(*self.texts)}
+        return replace(
+            self, texts=tuple(text for text in self.texts if bool(other.run([symbol[c] for c in text])) == inside)
+        )
+
+    def without(self, char: str) -> FiniteLanguage:
+        """The texts that do not hold a character."""
+        return replace(self, texts=tuple(text for text in self.texts if char not in text))
 
 
 @lru_cache(maxsize=64)

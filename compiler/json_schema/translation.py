@@ -18,13 +18,13 @@ from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.json_schema.arrays import UNIQUE_STATES_MAX
 from compiler.json_schema.clauses import merge_equal_nodes
 from compiler.json_schema.compiler import SchemaCompiler
-from compiler.json_schema.fragments import ESCAPES, ObjectLayout, Whitespace, dfa_of
+from compiler.json_schema.fragments import ESCAPES, ObjectLayout, Whitespace
 from compiler.json_schema.nodes import NumberFacts, Position, PropertyScopes, Schema
-from compiler.json_schema.numbers import DIGITS_MAX
+from compiler.json_schema.numbers import DIGITS_MAX, number_texts
 from compiler.json_schema.reader import SchemaReader
 from compiler.json_schema.rules import OutsideRules, RuleCompiler, SchemaRules, schema_rules
 from compiler.json_schema.strings import Embed, StringAlphabet
-from compiler.json_schema.value_sets import ScalarCompiler, number_texts
+from compiler.json_schema.value_sets import ScalarCompiler
 from compiler.json_schema.witnesses import exceeded_bound, witnesses
 from compiler.limits import SIZE_LIMITS, ResourceGuard
 
@@ -240,9 +240,7 @@ class _Schema:
             self._nodes, self._alphabet, self._layout, no_nesting, scalars=scalars, guard=guard, marks=marks,
             approximate=self._approximate,
         )  # fmt: skip
-        text = compiler.text((0,), start)[0]
-        dfa = None if text is None else dfa_of(text, guard)
-        return None if dfa is None or not dfa.accepting.any() else dfa, compiler
+        return compiler.minimal_dfa((0,), start), compiler
 
     def _rules(
         self, max_depth: int | None, scalars: ScalarCompiler, layout: ObjectLayout

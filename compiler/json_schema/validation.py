@@ -22,7 +22,6 @@ from compiler.json_schema.nodes import (
     Condition,
     NumberFacts,
     ObjectFacts,
-    Scalar,
     Schema,
     StringFacts,
 )
@@ -112,6 +111,7 @@ class _Validator:
         self._assumed = _NONE_ASSUMED  # the outermost place on the stack whose outcome was assumed
         self._contents: dict[ContentKey, CharDfa] = {}
         self._classes: dict[object, int] = {}  # equal values are in one class
+        self._listed = {node: {*map(_scalar_key, node.values)} for node in nodes if node.values is not None}
 
     def outcome(self, number: int, value: JsonValue) -> _Outcome:
         """The outcome of a node for a value. A node that leads back to itself holds unless something else fails."""
@@ -163,7 +163,7 @@ class _Validator:
             return _Failure(value, node, node.field.rpartition(".")[2], "no value is allowed here")
         if node.types is not None and not any(_is_of_type(inner, name, node) for name in node.types):
             return _Failure(value, node, "type", f"the value is not of type {' or '.join(sorted(node.types))}")
-        if node.values is not None and not any(_is_scalar(inner, scalar) for scalar in node.values):
+        if node.values is not None and _scalar_key(inner) not in self._listed[node]:
             keyword = "const" if len(node.values) == 1 else "enum"
             return _Failure(value, node, keyword, "the value is not one of those that are listed")
         if isinstance(inner, Decimal) and node.numbers is not None:
@@ -360,12 +360,11 @@ def _is_of_type(value: object, name: str, node: Schema) -> bool:
             return name == ("array" if isinstance(value, list) else "object")
 
 
-def _is_scalar(value: object, scalar: Scalar) -> bool:
-    if isinstance(scalar, bool) or scalar is None or isinstance(value, bool):
-        return value is scalar
-    if isinstance(scalar, str):
-        return value == scalar
-    return isinstance(value, Decimal) and value == as_decimal(scalar)
+def _scalar_key(value: object) -> object:
+    """What equal scalars alone have in common: 1 is 1.0, but true is not 1."""
+    if isinstance(value, int | float | Decimal) and not isinstance(value, bool):
+        return as_decimal(value)
+    return type(value), value if isinstance(value, str | bool) else None
 
 
 def _number_failure(node: Schema, facts: NumberFacts, value: JsonValue, number: Decimal) -> _Failure | None:

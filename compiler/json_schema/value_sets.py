@@ -1,7 +1,8 @@
 """Sets of JSON values with Boolean operations, type by type.
 
-A type's language is nothing, everything, or the texts of a fragment; for strings these are the contents between the
-quotation marks. Facts about numbers and strings are merged, then compiled. Nothing here knows documents and references.
+A type's language is nothing, everything, the texts of a list, or those of a fragment; for strings these are the
+contents between the quotation marks. A list becomes an automaton only where that is needed, so that long ones stay
+cheap. Facts about numbers and strings are merged, then compiled. Nothing here knows documents and references.
 """
 
 from __future__ import annotations
@@ -19,21 +20,20 @@ import numpy as np
 from compiler.automata import Dfa
 from compiler.errors import SpecUnsupported
 from compiler.json_schema.clauses import negates, nodes_beside_negations
-from compiler.json_schema.decimals import PLAIN_EXPONENT_MAX, as_decimal, is_integer
+from compiler.json_schema.decimals import as_decimal, numbers_of
 from compiler.json_schema.formats import SHORT_CHARS_MAX
 from compiler.json_schema.fragments import Fragment, ObjectLayout, Operation, combine, fragment_of, trim
 from compiler.json_schema.keywords import tightest
 from compiler.json_schema.nodes import NumberFacts, Position, Scalar, Schema, tightest_counts
 from compiler.json_schema.numbers import (
-    DIGITS_MAX,
     OPEN_DIGITS_MAX,
     SYMBOLS,
-    NumberSpelling,
     fits,
     number_dfa,
+    number_texts,
     open_number_dfa,
 )
-from compiler.json_schema.strings import ContentKey, StringAlphabet
+from compiler.json_schema.strings import ContentKey, FiniteLanguage, StringAlphabet
 from compiler.json_schema.witnesses import exceeded_bound
 from compiler.limits import ResourceGuard
 
@@ -45,7 +45,7 @@ class Trivial(enum.Enum):
     ALL = enum.auto()
 
 
-TypeLanguage: TypeAlias = "Fragment | Trivial"
+TypeLanguage: TypeAlias = "Fragment | FiniteLanguage | Trivial"
 Combine: TypeAlias = Callable[[Fragment | None, Fragment | None, Operation, ResourceGuard], Fragment | None]
 """What combines the texts of arrays or of objects."""
 # Types whose values are too many to list; null and booleans are literals.
@@ -71,6 +71,17 @@ class ValueSet:
         """The allowed values of one type."""
         return self.languages[AUTOMATON_TYPES.index(name)]
 
+    def texts(self) -> list[str] | None:
+        """The JSON texts of the values. None where some are not listed."""
+        texts = sorted(self.literals)
+        for name, language in zip(AUTOMATON_TYPES, self.languages, strict=True):
+            if isinstance(language, FiniteLanguage):
+                spelled = (json.dumps(text, ensure_ascii=False) for text in language.texts)
+                texts += spelled if name == "string" else language.texts
+            elif language is not Trivial.EMPTY:
+                return None
+        return texts
+
 
 _COUNTED_STATES = 8_192  # of an array or a string whose length has a maximum, about
 # The empty set, for nodes that no value fits.
@@ -80,6 +91,10 @@ NO_VALUES = ValueSet(frozenset(), (Trivial.EMPTY,) * len(AUTOMATON_TYPES))
 def from_fragment(fragment: Fragment | None) -> TypeLanguage:
     """The texts of a fragment as the language of a type."""
     return Trivial.EMPTY if fragment is None else fragment
+
+
+def _listed(language: FiniteLanguage) -> TypeLanguage:
+    return language if language.texts else Trivial.EMPTY
 
 
 def unite(left: ValueSet, right: ValueSet, guard: ResourceGuard, combine: Combine = combine) -> ValueSet:
@@ -136,12 +151,15 @@ def subtract(
 def without_symbol(values: ValueSet, symbol: int) -> ValueSet:
     """The values whose texts do not hold a symbol."""
     return replace(values, languages=tuple(
-        _without_symbol(language, symbol) if isinstance(language, Fragment) else language
+        language if isinstance(language, Trivial) else _without_symbol(language, symbol)
         for language in values.languages
     ))
 
 
-def _without_symbol(fragment: Fragment, symbol: int) -> TypeLanguage:
+def _without_symbol(language: Fragment | FiniteLanguage, symbol: int) -> TypeLanguage:
+    if isinstance(language, FiniteLanguage):  # the symbol is an ASCII character
+        return _listed(language.without(chr(symbol)))
+    fragment = language
     columns = fragment.columns.copy()
     columns[symbol] = fragment.table.shape[1]
     dead_column = np.zeros((fragment.states, 1), dtype=np.int32)
@@ -152,19 +170,29 @@ def _without_symbol(fragment: Fragment, symbol: int) -> TypeLanguage:
 
 
 def _combined(
-    left: Fragment | None, right: Fragment | None, operation: Operation, name: str, *, guard: ResourceGuard,
-    combine_containers: Combine,
+    left: Fragment | FiniteLanguage, right: Fragment | FiniteLanguage, operation: Operation, name: str, *,
+    guard: ResourceGuard, combine_containers: Combine,
 ) -> TypeLanguage:
+    is_listed = (isinstance(left, FiniteLanguage), isinstance(right, FiniteLanguage))
+    if operation == "and" and is_listed == (False, True):
+        left, right = right, left
+    # A fragment of arrays or objects may spell calls in place of values, which no listed text does.
+    if isinstance(left, FiniteLanguage) and (isinstance(right, FiniteLanguage) or name not in CONTAINER_TYPES):
+        if operation != "or":
+            return _listed(left.part(right, inside=operation == "and"))
+        if isinstance(right, FiniteLanguage):
+            return left.union(right)
     # Contents of strings may hold the characters that spell calls.
     join = combine_containers if name in CONTAINER_TYPES else combine
-    return from_fragment(join(left, right, operation, guard))
+    first, second = (each.fragment() if isinstance(each, FiniteLanguage) else each for each in (left, right))
+    return from_fragment(join(first, second, operation, guard))
 
 
 def _join(
     left: TypeLanguage, right: TypeLanguage, operation: Operation, name: str, *, guard: ResourceGuard, combine: Combine
 ) -> TypeLanguage:
     """The union or the intersection."""
-    if isinstance(left, Fragment) and isinstance(right, Fragment):
+    if not isinstance(left, Trivial) and not isinstance(right, Trivial):
         return _combined(left, right, operation, name, guard=guard, combine_containers=combine)
     # With a union, EMPTY leaves the other side as it is, and ALL decides alone. With an intersection it is the reverse.
     identity, annihilator = (Trivial.EMPTY, Trivial.ALL) if operation == "or" else (Trivial.ALL, Trivial.EMPTY)
@@ -181,6 +209,8 @@ def _subtract(
         return left
     # ALL minus a fragment is a fragment again, so here ALL needs its automaton.
     base = everything() if left is Trivial.ALL else left
+    if base is None:
+        return Trivial.EMPTY
     return _combined(base, right, "less", name, guard=guard, combine_containers=combine)
 
 
@@ -211,7 +241,7 @@ class ScalarCompiler:
             if text != standard[value] or exceeded_bound(value, self.spelling) is not None
         }
         self._left_out = alphabet.texts(
-            standard[value] for value, text in self._own_texts.items() if text != standard[value]
+            [standard[value] for value, text in self._own_texts.items() if text != standard[value]]
         )
         self._bounds: dict[str, int] = {}  # beyond which there may be values that are not written
         self._number_cache: dict[NumberFacts, Fragment | None] = {}
@@ -253,7 +283,7 @@ class ScalarCompiler:
         """The numbers that fit the facts, each in its only text."""
         if facts not in self._number_cache:
             standard = combine(self._fragment(number_dfa(facts, self.spelling)), self._left_out, "less", self._guard)
-            own = self._alphabet.texts(text for value, text in self._own_texts.items() if fits(value, facts))
+            own = self._alphabet.texts([text for value, text in self._own_texts.items() if fits(value, facts)])
             self._number_cache[facts] = combine(standard, own, "or", self._guard)
         return self._number_cache[facts]
 
@@ -363,38 +393,7 @@ class ScalarCompiler:
         """Exactly these scalars, and the arrays and objects of these texts."""
         strings = [value for value in values if isinstance(value, str)]
         literals = {json.dumps(value) for value in values if value is None or isinstance(value, bool)}  # no automaton
-        numbers = map(self.text, _numbers(values))
+        numbers = map(self.text, numbers_of(values))
         arrays, objects = ([text for text in containers if text[0] == bracket] for bracket in "[{")
-        languages = (from_fragment(self._alphabet.texts(each)) for each in (numbers, strings, arrays, objects))
+        languages = (_listed(FiniteLanguage.of(each, self._alphabet)) for each in (numbers, strings, arrays, objects))
         return ValueSet(frozenset(literals), tuple(languages))
-
-
-def _numbers(values: Sequence[Scalar]) -> list[int | float | Decimal]:
-    return [value for value in values if not isinstance(value, str | bool) and value is not None]
-
-
-def number_texts(
-    nodes: Sequence[Schema], guard: ResourceGuard, extra: Sequence[Decimal] = ()
-) -> tuple[NumberSpelling, dict[Decimal, str]]:
-    """The spelling of a document's numbers, and the texts of listed ones.
-
-    Both hold for the whole document, since automata of all its nodes are compared text by text. Integers of too many
-    digits are no integers to `type`, though they are numbers. Where the schema negates, the complement of an integer
-    would accept them, so there they are not written at all.
-
-    extra  numbers to list beside those of the document
-    """
-    facts = [node.numbers for node in nodes if node.numbers is not None]
-    integers = any(node.types is not None and "integer" in node.types and "number" not in node.types for node in nodes)
-    # Validators may divide doubles by fractions, so integers are kept to the digits that a double holds.
-    fractions = any(not is_integer(divisor) for fact in facts for divisor in fact.multiples)
-    digits = min(guard.limits.integer_digits_max, DIGITS_MAX if fractions else guard.limits.integer_digits_max)
-    negated, selective = any(map(negates, nodes)), integers or any(fact.multiples for fact in facts)
-    # Products of automata grow with each number, so exponents are left out where the schema's numbers need none.
-    bounds = [bound[0] for fact in facts for bound in (fact.lower, fact.upper) if bound is not None]
-    wide = not negated or any(bound and not 1 - PLAIN_EXPONENT_MAX <= bound.adjusted() < digits for bound in bounds)
-    spelling = NumberSpelling(digits, long_integers=wide and not (negated and selective), exponents=wide)
-    listed: dict[Decimal, str] = {}
-    for number in (*_numbers([value for node in nodes for value in node.values or ()]), *extra):
-        listed.setdefault(as_decimal(number), spelling.own_text(number, whole=integers))
-    return spelling, listed

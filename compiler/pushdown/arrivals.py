@@ -19,6 +19,7 @@ from compiler.limits import ResourceGuard
 from compiler.pushdown.machine import NO_ACTION, NOWHERE, PushdownMachine
 
 BASE = 0  # the pending of no bytes
+_FURTHER = 1_024  # arrivals that a table has room for, at least
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,8 @@ class Arrivals:
             self._items.append(key)
             if len(self) > len(self._after):
                 self._guard.check_time()
-                capacity = len(self) * 3 // 2
+                # Those of no bytes may be many more than the others.
+                capacity = len(self) + (len(self) - self._first) // 2 + _FURTHER
                 self._guard.check("table_bytes_max", capacity * self._after[:1].nbytes)
                 self._after = grown(self._after, capacity, UNSEEN)
             if isinstance(one, Landing | Unread):  # most bytes cannot be read

@@ -32,15 +32,19 @@ def lift_machine(machine: PushdownMachine, vocabulary: Vocabulary, guard: Resour
     effects = np.concatenate([table.effect for table in classes.tables])
     used = distinct(effects[effects != UNLIKE_DEAD], len(arrivals))
     pendings = _Pendings(arrivals, machine.start_code, guard)
-    kept = [arrivals.items(number) for number in used.tolist()]
+    # Most of them are a state on the same stack, and need no items.
+    plain, others = used[(used > _NOTHING) & (used <= machine.states)], used[used > machine.states]
+    kept = [arrivals.items(number) for number in others.tolist()]
     pendings.add(item for items in kept for item in items)
     entries = pendings.entries()
-    items = _Items(machine.states, pendings.merged(entries))
+    items = _Items(machine.states, plain - 1, pendings.merged(entries))
     count = 1 + max(items.pending.values())
     guard.check("table_bytes_max", 4 * len(machine.resume) * count)  # `PushdownAutomaton.entry_at`
     number = np.zeros(len(arrivals) + 1, dtype=np.int32)
-    number[used] = [items.arrival(each) for each in kept]
+    number[plain] = 1 + np.arange(len(plain))
+    number[others] = [items.arrival(each) for each in kept]
     number[UNLIKE_DEAD] = UNLIKE_DEAD
+    del arrivals, pendings  # they hold a table of all states
     classes.tables = [table._replace(effect=number[table.effect]) for table in classes.tables]
     # Arrivals that differed only in pendings may be equal now, and classes of tokens with them.
     if len(distinct(number[used])) < len(used):
@@ -68,10 +72,13 @@ def _edges(
 
     Class 0 is dead. States with another base than themselves have entries as in `NearStates`.
     """
-    begins = ((machine.action != NO_ACTION) | machine.pop)[:, machine.byte_class] & _resting(machine)[:, None]
-    inside = begins[:, _CONTINUATION].any(axis=1)
-    begins[:, _CONTINUATION] = False
-    between = begins[:, :END].any(axis=1)
+    begins = ((machine.action != NO_ACTION) | machine.pop) & _resting(machine)[:, None]
+
+    def reads(columns: np.ndarray) -> np.ndarray:
+        return np.asarray(begins[:, distinct(columns)].any(axis=1))
+
+    inside, ends = reads(machine.byte_class[_CONTINUATION]), reads(machine.byte_class[END:])
+    between = reads(np.delete(machine.byte_class[:END], _CONTINUATION))
     plain, counts = _plain(machine, between)
     # The plain characters of a token act alike there, so that tokens share classes by their outlines.
     outlines = vocabulary.counted_outlines if counts else vocabulary.outlines
@@ -86,13 +93,13 @@ def _edges(
     walk(plain, outlines.trie)
     classes.spread(outlines.of_id)
     # EOS spells END, and has a class of its own.
-    states = np.flatnonzero(begins[:, END]).astype(np.int32)
-    ends = SparseTable(np.array([0, 0, len(states)]), states, arrivals.after(1 + states, machine.byte_class[END:]))
-    classes.split(SparseTokenClasses(ends, np.array(vocabulary.eos_ids), np.ones(len(vocabulary.eos_ids), dtype=int)))
+    states = np.flatnonzero(ends).astype(np.int32)
+    table = SparseTable(np.array([0, 0, len(states)]), states, arrivals.after(1 + states, machine.byte_class[END:]))
+    classes.split(SparseTokenClasses(table, np.array(vocabulary.eos_ids), np.ones(len(vocabulary.eos_ids), dtype=int)))
     # Tokens that begin a character are read between characters, the others inside one.
     others = between & ~plain
     # A near state has all edges of its base, so neither may end the text or stand inside a character.
-    alike = ~begins[:, END] & ~inside
+    alike = ~ends & ~inside
     near = near_states(
         machine, arrivals, vocabulary.boundary_trie, plain=plain & alike, others=others & alike, guard=guard
     )
@@ -110,16 +117,17 @@ def _plain(machine: PushdownMachine, between: np.ndarray) -> tuple[np.ndarray, b
     """The states in which all plain characters act alike. Then whether the number of these matters."""
     # The actions as a table of next states: 1 + q is q, and 0 is dead.
     inner = machine.inner()
-    table = np.where(inner, machine.action, NO_ACTION)
+    table = np.zeros((1 + machine.states, inner.shape[1]), dtype=np.int32)
+    table[1:][inner] = machine.action[inner]
     # A state that leaves its component before a plain character, or calls a rule there, is no dead one.
     first_bytes = [byte for first, *_ in PLAIN_CHARACTERS for byte in range(first[0], first[1] + 1)]
     columns = distinct(machine.byte_class[first_bytes])
     other = (((machine.action != NO_ACTION) | machine.pop) & ~inner)[:, columns].any(axis=1)
-    table[other] = NO_ACTION
-    table[other, machine.byte_class[ord(" ")]] = 1 + np.flatnonzero(other)  # unlike other plain characters
-    table = np.concatenate([np.zeros((1, table.shape[1]), dtype=table.dtype), table])
+    numbers = 1 + np.flatnonzero(other)
+    table[numbers] = NO_ACTION
+    table[numbers, machine.byte_class[ord(" ")]] = numbers  # unlike other plain characters
     candidates = np.append(False, between & inner[:, machine.byte_class[ord(" ")]])
-    plain, counts = plain_states(table, np.zeros_like(table), machine.byte_class, candidates)
+    plain, counts = plain_states(table, np.broadcast_to(table[:1, :1], table.shape), machine.byte_class, candidates)
     return plain[1:], bool((plain & counts).any())
 
 
@@ -252,13 +260,18 @@ class _Pendings:
 
 
 class _Items:
-    """Numbers landings and arrivals. An item is a landing, or the complement of a pending."""
+    """Numbers landings and arrivals. An item is a landing, or the complement of a pending.
 
-    def __init__(self, states: int, pending: dict[Exit, int]) -> None:
-        self.pending, self._states = pending, states
+    plain  states, each of which alone is an arrival: they have the first numbers, 1, 2, ..
+    """
+
+    def __init__(self, states: int, plain: np.ndarray, pending: dict[Exit, int]) -> None:
+        self.pending, self._states, self._plain = pending, states, plain
+        self._number_of_plain = np.zeros(states, dtype=np.int64)
+        self._number_of_plain[plain] = 1 + np.arange(len(plain))
         self._landings: dict[tuple[tuple[int, ...], int], int] = {}  # of those that push
         self._below: list[int] = [NO_LANDING] * states
-        self._arrivals: dict[tuple[int, ...], int] = {(): 0}
+        self._arrivals: dict[tuple[int, ...], int] = {(): 0}  # but the plain ones
 
     def arrival(self, items: Iterable[Item]) -> int:
         numbers = {
@@ -266,7 +279,10 @@ class _Items:
             for item in items
             if isinstance(item, Exit | Landing)
         }
-        return self._arrivals.setdefault(tuple(sorted(numbers)), len(self._arrivals))
+        key = tuple(sorted(numbers))
+        if len(key) == 1 and 0 <= key[0] < self._states and self._number_of_plain[key[0]]:
+            return int(self._number_of_plain[key[0]])
+        return self._arrivals.setdefault(key, len(self._plain) + len(self._arrivals))
 
     def _landing(self, pushed: tuple[int, ...], state: int) -> int:
         if not pushed:
@@ -279,10 +295,12 @@ class _Items:
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays of the tables that hold items and landings."""
-        lengths = [len(items) for items in self._arrivals]
+        _, *others = self._arrivals
+        lengths = [0, *[1] * len(self._plain), *map(len, others)]
+        items = _int32([item for items in others for item in items])
         return {
             "item_first": np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
-            "item": _int32([item for items in self._arrivals for item in items]),
+            "item": np.concatenate([self._plain.astype(np.int32), items]),
             "landing_state": _int32([*range(self._states), *(state for _, state in self._landings)]),
             "landing_below": _int32(self._below),
             "landing_symbol": _int32([_MEANINGLESS] * self._states + [pushed[-1] for pushed, _ in self._landings]),

@@ -22,6 +22,7 @@ NO_ACTION = 0  # in `action`: the byte cannot be read
 BOTTOM = 0  # the node of the empty stack
 ACCEPTED = -1  # the state behind END
 _SPACE = 0x20
+_BLOCK = 1 << 16  # states that are looked at together
 _UNBOUNDED = Limits(check_steps_max=1 << 62)
 _NUMBERS = ("choices", "start", "rules", "budgets", "marks")  # fields of a machine that are no arrays
 _DIGEST_BASE, _DIGEST_PRIME = 0x9E3779B97F4A7C15, 2**61 - 1
@@ -149,7 +150,10 @@ class PushdownMachine:
         """
         choices = np.zeros(len(self.choices), dtype=bool)
         stays = np.concatenate([[False], ~self.eager, choices])  # by action
-        return np.asarray(stays[self.action] & ~self.pop)
+        inner = ~self.pop
+        for begin in range(0, self.states, _BLOCK):  # numpy makes a copy of its indices, which are wider
+            inner[begin : begin + _BLOCK] &= stays[self.action[begin : begin + _BLOCK]]
+        return inner
 
     def conflicts(self) -> list[tuple[int, int]]:
         """The states and bytes at which several things are possible. Without any the machine is deterministic."""

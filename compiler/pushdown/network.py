@@ -14,9 +14,11 @@ import numpy as np
 
 from compiler.automata import (
     CODE_POINTS,
+    CharDfa,
     CharSet,
     Dfa,
     Minterms,
+    coarsened,
     expand,
     live_states,
     minterms,
@@ -48,11 +50,13 @@ class RuleDfa:
 
     dfa       its symbols are the minterms, then one for each letter
     letters   the rule that each letter calls, given by its number, or a byte that no text holds
+    listed    whether its texts are listed one by one: their length then bounds its states
     """
 
     dfa: Dfa
     minterms: Minterms
     letters: tuple[int, ...] = ()
+    listed: bool = False
 
     def __post_init__(self) -> None:
         if self.dfa.symbols != self.minterms.count + len(self.letters):
@@ -68,14 +72,14 @@ class RuleDfa:
         table[:states, columns][dfa.accepting] = end
         symbols = np.append(dfa.symbol_class, columns).astype(np.int32)
         ended = Dfa(symbols, table, np.arange(states + 2) == end, dfa.start)
-        return RuleDfa(ended, self.minterms, (*self.letters, TEXT_END))
+        return replace(self, dfa=ended, letters=(*self.letters, TEXT_END))
 
     def without_end(self) -> RuleDfa:
         """The rule of a root, without the end of the text."""
         dfa, column = self.dfa, self.minterms.count + self.letters.index(TEXT_END)
         accepting = dfa.accepting[dfa.next_state[:, dfa.symbol_class[column]]]
         others = Dfa(np.delete(dfa.symbol_class, column), dfa.next_state, accepting, dfa.start)
-        return RuleDfa(others, self.minterms, tuple(each for each in self.letters if each != TEXT_END))
+        return replace(self, dfa=others, letters=tuple(each for each in self.letters if each != TEXT_END))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -84,7 +88,7 @@ class _Component:
 
     byte_class  int [257]   the column of each byte, and of END
     target      int [N, K]  the state behind a byte, or _NONE
-    extends     bool [N, 257]  whether a byte makes a text of a terminal a longer one
+    extends     bool [N, 257]  whether a byte makes a text of a terminal a longer one; [0, 257] for other rules
     calls       for some states, the called rules, each with the state behind it
     final       bool [N]    the states in which a text of the rule may end
     start       int
@@ -105,7 +109,7 @@ def build_machine(
 
     inline_growth_max  as in `prepared_rules`, 0 for no inlining; it changes the machine's size, never its language
     Raises what `prepared_rules` raises, and LimitExceeded over `nfa_positions_max`, `dfa_states_max` (of all rules
-    together), `table_bytes_max` or `compile_s_max`.
+    together but those that are listed), `table_bytes_max` or `compile_s_max`.
 
     >>> from compiler.limits import DEFAULT_LIMITS
     >>> from compiler.pushdown.grammar import call
@@ -141,7 +145,7 @@ def network_machine(
     components, states = [], 0
     for number, rule in enumerate(rules):
         components.append(_component(rule, number in terminals, guard))
-        states += len(components[-1].final)
+        states += 0 if rule.listed else len(components[-1].final)
         guard.check("dfa_states_max", states)
     with guard.recursion():
         machine = _Network(components, guard).machine(tuple(names))
@@ -182,32 +186,35 @@ def _letter_of(charset: CharSet) -> int:
 
 def _component(rule: RuleDfa, terminal: bool, guard: ResourceGuard) -> _Component:
     """The automaton of a rule over bytes."""
-    dfa, parts = rule.dfa, rule.minterms
+    dfa, symbols = rule.dfa, rule.minterms.count
+    # Characters that the rule does not tell apart are one minterm: tables then have the columns of the DFA.
+    parts = coarsened(CharDfa(replace(dfa, symbol_class=dfa.symbol_class[:symbols]), rule.minterms)).minterms
     # Dead states go: what is left is numbered, and `count` stands for dead.
     live = live_states(dfa)
     count = int(live.sum())
-    number = np.where(live, np.cumsum(live) - 1, count)
-    table = number[dfa.next_state[live]][:, dfa.symbol_class]
-    expanded = expand(table[:, : parts.count], parts, count, guard)
+    number = np.where(live, np.cumsum(live) - 1, count).astype(np.int32)
+    table = number[dfa.next_state[live]]
+    expanded = expand(table, parts, count, guard)
     entry = expanded.table
     # An entry below 0 leads inside a character: inner state i follows the `count` states between characters.
     target = np.where(entry < 0, count - 1 - entry, np.where(entry == count, _NONE, entry))
     byte_class = np.append(expanded.byte_class, target.shape[1])
-    target, calls = np.hstack([target, np.full((len(target), 1), _NONE)]), dict[int, list[tuple[int, int]]]()
-    for column, called in enumerate(rule.letters, parts.count):
+    calls = dict[int, list[tuple[int, int]]]()
+    target = np.hstack([target, np.full((len(target), 1), _NONE, dtype=np.int32)])
+    for column, called in zip(dfa.symbol_class[symbols:], rule.letters, strict=True):
         byte, reads = _BYTE_OF_LETTER.get(called), np.flatnonzero(table[:, column] != count)
         if byte is not None:
             byte_class[byte] = target.shape[1]
-            target = np.hstack([target, np.full((len(target), 1), _NONE)])
+            target = np.hstack([target, np.full((len(target), 1), _NONE, dtype=np.int32)])
             target[reads, -1] = table[reads, column]
         else:
             for state in reads.tolist():
                 calls.setdefault(state, []).append((called, int(table[state, column])))
     final = np.zeros(len(target), dtype=bool)
     final[:count] = dfa.accepting[live]
-    extends = np.zeros((len(target), END + 1), dtype=bool)
+    extends = np.zeros((len(target) if terminal else 0, END + 1), dtype=bool)
     for state in np.flatnonzero(final).tolist() if terminal else ():
-        longer = np.append(final[:count], False)[table[state, : parts.count]]  # `count` is dead
+        longer = np.append(final[:count], False)[table[state]]  # `count` is dead
         extends[state] = _first_bytes(parts.charset(np.flatnonzero(longer).tolist()))
     return _Component(
         byte_class=byte_class, target=target, extends=extends, calls=calls, final=final, start=int(number[dfa.start]),
@@ -240,10 +247,14 @@ class _Network:
         example, self._byte_class = unique_rows(np.column_stack(columns))
         guard.check("table_bytes_max", 4 * sum(sizes) * len(example))
         self._target = np.concatenate([
-            np.where(component.target < 0, _NONE, component.target + offset)[:, component.byte_class[example]]
+            np.where(component.target < 0, _NONE, component.target + np.int32(offset))[
+                :, component.byte_class[example]
+            ]
             for component, offset in zip(components, first, strict=True)
         ])  # fmt: skip
-        self._extends = np.concatenate([component.extends[:, example] for component in components])
+        self._extends = np.zeros(self._target.shape, dtype=bool)
+        for component, offset in zip(components, first, strict=True):
+            self._extends[offset : offset + len(component.extends)] = component.extends[:, example]
         self._final = np.concatenate([component.final for component in components])
         self._code = np.repeat(np.arange(len(components)), sizes)
         self._starts = [component.start + offset for component, offset in zip(components, first, strict=True)]
@@ -272,7 +283,7 @@ class _Network:
     def _actions(self) -> tuple[np.ndarray, tuple[tuple[Action, ...], ...]]:
         """The tables `action` and `choices` of the machine."""
         states = len(self._code)
-        action = np.where(self._target == _NONE, NO_ACTION, 1 + self._target).astype(np.int32)
+        action = self._target - np.int32(_NONE) + np.int32(NO_ACTION)
         numbers = dict[tuple[Action, ...], int]()
         for state in self._calls:
             for column, actions in self._readings(state).items():

@@ -121,6 +121,7 @@ class _Equations:
 
     The unknowns are numbered: F of each landing, then `behind` of each entry, a symbol and a group.
 
+    states        how many control states there are
     group         the group of each pending: int [X]
     groups        how many there are
     entry         the unknown of each symbol and group
@@ -134,7 +135,7 @@ class _Equations:
     """
 
     def __init__(self, tables: PushdownTables, cost: np.ndarray | None) -> None:
-        landings = len(tables.landing_state)
+        landings, self.states = len(tables.landing_state), tables.states
         state, item, least = _edges_to_items(tables, cost)
         landed = np.flatnonzero(item >= 0)
         landed = landed[stable_order(item[landed])]
@@ -279,7 +280,8 @@ class _Solution:
 
     def run(self, guard: ResourceGuard | None) -> None:
         """Settle all values."""
-        count, settled = 0, 0
+        # Most states have one way out.
+        count, settled, equations = 0, 0, self._equations
         while self._levels:
             value = self._levels[0]
             waiting, landed = self._waiting[value], list[tuple[int, int]]()
@@ -288,7 +290,7 @@ class _Solution:
                 count += 1
                 if guard and count % _TICK_EVERY == 0:
                     guard.check_time()
-                    guard.check("exit_distances_max", settled)
+                    guard.check("exit_distances_max", settled - equations.states)
                 if self.values[unknown][pending] < value:
                     continue
                 settled += 1
@@ -304,7 +306,7 @@ class _Solution:
                 self._read(landed, value)
             del self._waiting[heappop(self._levels)]
         if guard:
-            guard.check("exit_distances_max", settled)
+            guard.check("exit_distances_max", settled - self._equations.states)
 
     def _read_once(self, landed: list[tuple[int, int]], value: float, guard: ResourceGuard | None) -> None:
         """Propose one token more for the readers of landings. Each has the value F at its pending."""

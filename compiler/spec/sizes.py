@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.spec.parts import FreePart, Part, all_parts, part_specs
 from compiler.spec.types import (
@@ -68,7 +70,7 @@ def _check_leaf(spec: Spec, guard: ResourceGuard) -> None:
         case ChoiceSpec():
             guard.check("choice_chars_max", sum(map(len, spec.choices)))
         case JsonSchemaSpec():
-            guard.check("schema_chars_max", len(spec.schema) + len(spec.schemas))
+            _check_schema(spec, guard)
         case GrammarSpec():
             guard.check("grammar_chars_max", len(spec.text))
         case SequenceSpec():
@@ -78,6 +80,33 @@ def _check_leaf(spec: Spec, guard: ResourceGuard) -> None:
             guard.check("pattern_chars_max", len(spec.pattern))
         case InfillSpec():
             guard.check("template_chars_max", len(spec.template))
+
+
+def _check_schema(spec: JsonSchemaSpec, guard: ResourceGuard) -> None:
+    limits, chars = guard.limits, len(spec.schema) + len(spec.schemas)
+    # Few schemas are so long that they have to be read.
+    if chars > min(limits.schema_chars_max, limits.choice_chars_max):
+        try:
+            listed = [_listed_values(json.loads(text)) for text in (spec.schema, spec.schemas)]
+        except (ValueError, RecursionError):  # the text is no schema of ours, however long it may be
+            listed = []
+        values = [value for part in listed for value in part]
+        guard.check("choice_chars_max", sum(len(str(value)) for value in values))
+        guard.check("schema_chars_max", chars - len(json.dumps(values, separators=(",", ":"))))
+
+
+def _listed_values(document: object) -> list[object]:
+    """The strings, numbers and literals in all lists under `enum`."""
+    listed, waiting = list[object](), [document]
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, dict):
+            enum = value.get("enum")
+            listed += [item for item in enum if not isinstance(item, list | dict)] if isinstance(enum, list) else []
+            waiting += [item for item in value.values() if isinstance(item, list | dict)]
+        elif isinstance(value, list):
+            waiting += [item for item in value if isinstance(item, list | dict)]
+    return listed
 
 
 def _check_propositions(declared: dict[str, Proposition], guard: ResourceGuard) -> None:

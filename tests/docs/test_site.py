@@ -115,7 +115,7 @@ def test_names_in_the_pages_exist() -> None:
 def test_the_page_of_settings_is_fresh() -> None:
     text = settings_page.PAGE.read_text(encoding="utf-8")
     assert text == settings_page.page(), "run python -m docs.tools.settings_page"
-    assert "| `ABS_BODY_BYTES_MAX` | `1048576` (1 MiB) | bytes |" in text
+    assert "| `ABS_BODY_BYTES_MAX` | `2097152` (2 MiB) | bytes |" in text
 
 
 def test_the_table_of_errors_is_fresh() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import TypeVar
 
 from compiler.json_schema.arrays import trie
@@ -38,7 +39,8 @@ class RuleKey:
 class RuleCompiler(SchemaCompiler):
     """Compiles the values of a document to rules, as they are called.
 
-    keys  by number, what each rule stands for
+    keys    by number, what each rule stands for
+    listed  the texts of rules whose values are listed: a minimal automaton each
     Raises OutsideRules where letters cannot express a combination, and what SchemaCompiler raises.
     """
 
@@ -47,13 +49,13 @@ class RuleCompiler(SchemaCompiler):
         scalars: ScalarCompiler, guard: ResourceGuard, approximate: Collection[str] = (),
     ) -> None:
         super().__init__(nodes, alphabet, layout, no_nesting, scalars=scalars, guard=guard, approximate=approximate)
-        self.combine = self._combine
         self.keys: list[RuleKey] = []
+        self.listed = set[Fragment]()
         self._numbers: dict[RuleKey, int] = {}
         self._letter_texts: dict[int, Fragment] = {}
         self._rule_texts: dict[int, Fragment | None] = {}
         self._safe: dict[int, bool] = {}  # whether equal keys cannot change the verdict, letters aside
-        self._scalar_rules: dict[tuple[bytes, bytes, bytes], int] = {}
+        self._scalar_rules: dict[bytes, int] = {}  # by a digest of their texts
         self._types: dict[tuple[int, ...], frozenset[str]] = {}
         # Rules whose values another one must not have: their verdict may not depend on equal keys.
         self._subtracted = set[int]()
@@ -155,8 +157,10 @@ class RuleCompiler(SchemaCompiler):
         text = self._text_of_rule(number)
         if text is None:
             return None
-        content = (text.columns.tobytes(), text.table.tobytes(), text.label.tobytes())
-        self._numbers[key] = self._scalar_rules.setdefault(content, number)
+        digest = sha256(f"{text.table.shape}".encode())
+        for array in (text.columns, text.table, text.label):
+            digest.update(array.tobytes())
+        self._numbers[key] = self._scalar_rules.setdefault(digest.digest(), number)
         return self._numbers[key]
 
     def _letter(self, rule: int) -> Fragment:
@@ -173,6 +177,13 @@ class RuleCompiler(SchemaCompiler):
             self._rule_texts[rule] = self._text_of(values, self.keys[rule].position)
         return self._rule_texts[rule]
 
+    def _listed_text(self, values: ValueSet) -> Fragment | None:
+        # A rule is called, not copied: so the length of its list bounds its states.
+        listed = values.texts()
+        text = self.alphabet.texts(listed) if listed else None
+        self.listed |= set() if text is None else {text}
+        return text
+
     def _values_of_rule(self, rule: int) -> ValueSet:
         key = self.keys[rule]
         values = self.values(key.nodes, key.position)
@@ -182,7 +193,7 @@ class RuleCompiler(SchemaCompiler):
             values = self._subtract(values, self.values(nodes, key.position), key.position, field_node)
         return values
 
-    def _combine(
+    def combine(
         self, left: Fragment | None, right: Fragment | None, operation: Operation, guard: ResourceGuard
     ) -> Fragment | None:
         """The same as `combine`, where letters stand for values."""

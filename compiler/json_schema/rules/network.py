@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compiler.automata import UNREACHABLE, minimize, steps_to
-from compiler.json_schema.fragments import Fragment
+from compiler.automata import UNREACHABLE, Dfa, canonical, minimize, steps_to
+from compiler.json_schema.fragments import START, Fragment
 from compiler.json_schema.rules.compiler import RuleCompiler
 from compiler.json_schema.rules.letters import read_letters, rule_dfa, spelled
 from compiler.limits import ResourceGuard
@@ -45,7 +45,12 @@ def schema_rules(compiler: RuleCompiler, texts: Sequence[Fragment | None], guard
     while waiting:
         rule = waiting.pop()
         if rule not in rules and rule in read:
-            rules[rule] = rule_dfa(spelled(read[rule], inlined, guard), compiler.alphabet.minterms, guard)
+            text, minterms = read[rule].characters, compiler.alphabet.minterms
+            if text in compiler.listed:
+                dfa = canonical(Dfa(text.columns, text.table, text.label != 0, START))
+                rules[rule] = RuleDfa(dfa, minterms, listed=True)
+            else:
+                rules[rule] = rule_dfa(spelled(read[rule], inlined, guard), minterms, guard)
             waiting += reversed(rules[rule].letters)
     rules = _distinct(_productive(rules, guard))
     if 0 not in rules:
@@ -124,4 +129,4 @@ def _distinct(rules: _Rules) -> _Rules:
 
 
 def _with_letters(rule: RuleDfa, letters: Sequence[int]) -> RuleDfa:
-    return RuleDfa(rule.dfa, rule.minterms, tuple(letters))
+    return replace(rule, letters=tuple(letters))

@@ -70,7 +70,7 @@ def test_an_oversized_body_is_refused_with_or_without_content_length(client: Tes
         response = client.post("/generate", content=content, headers={"content-type": "application/json"})
         body = response.json()
         assert (response.status_code, body["code"]) == (413, "body_too_large")
-        assert (body["limit"], body["cap"]) == ("body_bytes_max", 2**20)
+        assert (body["limit"], body["cap"]) == ("body_bytes_max", 2**21)
         assert "MARKER" not in response.text
         assert client.get("/health").status_code == 200
 
