@@ -246,7 +246,7 @@ class RetentionSettings(_Group):
 
     store_bytes_max: Count = _setting(
         512 * 2**20, "compiled constraints in `memory://`, the least recently used evicted first")
-    store_value_bytes_max: Count = _setting(16 * 2**20, "size of one automaton on a server")
+    store_value_bytes_max: Count = _setting(32 * 2**20, "size of one automaton on a server")
     automaton_cache_bytes: Count = _setting(256 * 2**20, "compiled constraints that a process keeps decoded")
     automaton_ttl_s: Seconds = _setting(7 * 86_400.0, "time that an automaton is kept after its last use")
     result_ttl_s: Seconds = _setting(600.0, "time that a result is kept")

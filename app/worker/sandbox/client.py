@@ -23,7 +23,7 @@ from typing import IO
 
 from app.environment import child_environment
 from app.errors import InternalError
-from app.worker.sandbox.server import DONE, EXIT_NO_MEMORY, REPORT, STARTED
+from app.worker.sandbox.server import DONE, EXIT_FAILED, EXIT_NO_MEMORY, REPORT, STARTED
 from compiler.errors import CompileCancelled, LimitExceeded
 from compiler.limits import Limits
 
@@ -191,7 +191,8 @@ class _ForkServer:
             return LimitExceeded("compile_s_max", seconds, self._seconds)
         if outcome != STARTED and status == -signal.SIGKILL:
             return _ProcessLost()
-        starved = -status in _CRASHES and peak_bytes > cap / 2  # libraries abort without memory
+        # Libraries abort without memory, or raise what is no Exception, as those in Rust do.
+        starved = (status == EXIT_FAILED or -status in _CRASHES) and peak_bytes > cap / 2
         # A signal that we did not send is from a system short of memory.
         if starved or status in (EXIT_NO_MEMORY, -signal.SIGKILL):
             return LimitExceeded("compile_memory_bytes_max", cap, peak_bytes)

@@ -75,6 +75,16 @@ def abort_for_memory(argument: bytes) -> bytes:
     return bytes(array[:1])
 
 
+class Panic(BaseException):
+    """What a library in Rust raises after a failed allocation is no Exception either."""
+
+
+def panic_for_memory(argument: bytes) -> bytes:
+    """Allocate much memory, then fail as a library in Rust does."""
+    array = np.ones(int(argument) // 8, dtype=np.int64)
+    raise Panic(len(array))
+
+
 def use_up_its_time(argument: bytes) -> bytes:
     """End as a process whose CPU limit is exceeded."""
     signal.raise_signal(signal.SIGXCPU)
@@ -129,7 +139,7 @@ def describe(argument: bytes) -> bytes:
 JOBS: dict[str, Callable[[bytes], bytes]] = {
     job.__name__: job
     for job in (
-        echo, spin, sleep, eat_memory, swallow_memory_errors, abort_for_memory, use_up_its_time, segfault, leave,
-        raise_bug, recurse, write_a_large_file, start_others, describe,
+        echo, spin, sleep, eat_memory, swallow_memory_errors, abort_for_memory, panic_for_memory, use_up_its_time,
+        segfault, leave, raise_bug, recurse, write_a_large_file, start_others, describe,
     )
 }  # fmt: skip

@@ -87,6 +87,7 @@ def test_requests_and_answers_of_any_size_pass(size: int) -> None:
         (b"eat_memory", "compile_memory_bytes_max"),
         (b"swallow_memory_errors", "compile_s_max"),
         (b"abort_for_memory %d" % (48 * MIB), "compile_memory_bytes_max"),
+        (b"panic_for_memory %d" % (48 * MIB), "compile_memory_bytes_max"),
         (b"use_up_its_time", "compile_s_max"),
     ],
 )
@@ -100,7 +101,11 @@ def test_a_job_over_a_limit_fails_alone(sandbox: Sandbox, request_: bytes, limit
 
 
 @pytest.mark.parametrize(
-    "request_", [b"segfault", b"leave", b"raise_bug", b"recurse", b"write_a_large_file", b"abort_for_memory 8"]
+    "request_",
+    [
+        b"segfault", b"leave", b"raise_bug", b"recurse", b"write_a_large_file", b"abort_for_memory 8",
+        b"panic_for_memory 8",
+    ],
 )
 def test_a_job_that_dies_otherwise_is_an_internal_error(patient_sandbox: Sandbox, request_: bytes) -> None:
     server = patient_sandbox.pid
