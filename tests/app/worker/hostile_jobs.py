@@ -76,7 +76,7 @@ def abort_for_memory(argument: bytes) -> bytes:
 
 
 class Panic(BaseException):
-    """What a library in Rust raises after a failed allocation is no Exception either."""
+    """No Exception, as what libraries in Rust raise."""
 
 
 def panic_for_memory(argument: bytes) -> bytes:
