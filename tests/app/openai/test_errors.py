@@ -50,7 +50,7 @@ def test_an_invalid_request_is_refused_by_field_and_reason(case: dict[str, Any],
 def test_errors_of_the_middleware_have_the_same_shape(client: TestClient) -> None:
     kinds = {
         404: client.get("/v1/nowhere"), 405: client.get(COMPLETIONS),
-        413: client.post(COMPLETIONS, content=b" " * 2**21),
+        413: client.post(COMPLETIONS, content=b" " * (2**21 + 1)),
         415: client.post(CHATS, content=b"{}", headers={"content-type": "text/plain"}),
         421: client.get("/v1/models", headers={"host": "elsewhere.example"}),
         403: client.get("/v1/models", headers={"origin": "http://elsewhere.example"}),

@@ -19,7 +19,7 @@ from compiler.spec import JsonSchemaSpec, check_input_size, spec_from_json
 from compiler.text import PushdownText, TextAutomaton, check_text
 from tests.compiler.json_schema.test_random_schemas import embed
 
-GUARD = ResourceGuard(Limits(compile_s_max=300))
+PATIENT = Limits(compile_s_max=300)  # the machine may be busy
 VALUES: list[Any] = ["", "a", "ab", 'q"\\\n', "é€\U0001f600", "b0", 0, 1, -3, 2.5, True, None, [1, "a"], {"k": "v"}]
 
 
@@ -30,12 +30,13 @@ def strings(count: int) -> list[str]:
 
 def same(left: CharDfa, right: CharDfa) -> bool:
     pairs = (left, right), (right, left)
-    return all(is_empty(char_intersection([one, char_complement(other)], GUARD).dfa) for one, other in pairs)
+    guard = ResourceGuard(PATIENT)
+    return all(is_empty(char_intersection([one, char_complement(other)], guard).dfa) for one, other in pairs)
 
 
 def test_a_list_outgrows_the_states_of_other_automata() -> None:
     listed = strings(17_500)
-    compiled = compile_text(spec_from_json({"json_schema": {"enum": listed}}), GUARD.limits)
+    compiled = compile_text(spec_from_json({"json_schema": {"enum": listed}}), PATIENT)
     assert isinstance(compiled, TextAutomaton) and compiled.display_dfa.states > DEFAULT_LIMITS.dfa_states_max
     assert check_text(compiled, json.dumps(listed[7])).satisfied
     assert not check_text(compiled, json.dumps(listed[7][:-1])).satisfied
@@ -44,7 +45,7 @@ def test_a_list_outgrows_the_states_of_other_automata() -> None:
 def test_a_long_list_of_a_property_is_a_rule() -> None:
     listed = strings(17_500)
     schema = {"type": "object", "properties": {"code": {"enum": listed}, "n": {"type": "integer"}}}
-    compiled = compile_text(spec_from_json({"json_schema": schema | {"required": ["code"]}}), GUARD.limits)
+    compiled = compile_text(spec_from_json({"json_schema": schema | {"required": ["code"]}}), PATIENT)
     assert isinstance(compiled, PushdownText) and compiled.machine.states > DEFAULT_LIMITS.dfa_states_max
     for value, valid in (({"code": listed[3], "n": 1, "x": [{}]}, True), ({"code": "a"}, False), ({"n": 1}, False)):
         assert check_text(compiled, json.dumps(value)).satisfied == valid
@@ -52,8 +53,8 @@ def test_a_long_list_of_a_property_is_a_rule() -> None:
 
 def test_a_list_is_the_minimal_automaton_of_its_texts() -> None:
     listed = [*strings(300), *map(str, range(40)), *range(40), None, True]
-    made = schema_dfa({"enum": listed}, "compact", 1, embed, guard=GUARD)
-    expected = texts_dfa([json.dumps(value) for value in listed], GUARD)
+    made = schema_dfa({"enum": listed}, "compact", 1, embed, guard=ResourceGuard(PATIENT))
+    expected = texts_dfa([json.dumps(value) for value in listed], ResourceGuard(PATIENT))
     assert made.dfa.states == expected.dfa.states and same(made, expected)
     assert np.array_equal(np.sort(np.flatnonzero(made.dfa.accepting)), np.flatnonzero(expected.dfa.accepting))
 
@@ -72,14 +73,14 @@ def test_a_list_is_the_minimal_automaton_of_its_texts() -> None:
 )
 def test_other_keywords_choose_among_listed_values(schema: dict[str, Any], kept: Any) -> None:
     listed = [value for value in VALUES if not (value is True and "not" in schema)]
-    made = schema_dfa({"enum": listed, **schema}, "compact", 3, embed, guard=GUARD)
+    made = schema_dfa({"enum": listed, **schema}, "compact", 3, embed, guard=ResourceGuard(PATIENT))
     texts = [json.dumps(value, ensure_ascii=False, separators=(",", ":")) for value in listed if kept(value)]
-    assert same(made, texts_dfa(texts, GUARD))
+    assert same(made, texts_dfa(texts, ResourceGuard(PATIENT)))
 
 
 def test_half_of_a_surrogate_pair_is_refused_in_lists() -> None:
     with pytest.raises(SpecSyntaxError, match="surrogate"):
-        schema_dfa({"enum": ["\ud800", 1], "type": "integer"}, "compact", 1, embed, guard=GUARD)
+        schema_dfa({"enum": ["\ud800", 1], "type": "integer"}, "compact", 1, embed, guard=ResourceGuard(PATIENT))
 
 
 def test_listed_values_count_as_choices() -> None:
@@ -103,4 +104,4 @@ def test_listed_values_count_as_choices() -> None:
      ([1.5], "15e-1", True), ([0, "a"], '"a"', True), ([1], "[1]", False), ([1], '{"a": 1}', False)],
 )
 def test_checks_find_listed_values(listed: list[Any], text: str, valid: bool) -> None:
-    assert (schema_violation({"enum": listed}, text, embed, GUARD) is None) == valid
+    assert (schema_violation({"enum": listed}, text, embed, ResourceGuard(PATIENT)) is None) == valid

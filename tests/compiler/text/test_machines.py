@@ -182,7 +182,7 @@ def test_a_machine_that_is_too_large_alone_is_refused() -> None:
 
 def test_json_of_three_levels_takes_over_where_products_are_large() -> None:
     spec = spec_from_json({"all": [{"json_schema": {"type": "array", "items": {"type": "array"}}}, {"max_chars": 30}]})
-    compiled = compile_spec(spec, byte_vocabulary(), Limits(exit_distances_max=100))
+    compiled = compile_spec(spec, byte_vocabulary(), Limits(exit_distances_max=50))
     assert isinstance(compiled.text, TextAutomaton)
     assert check_text(compiled.text, "[[[[]]]]").satisfied
     assert not check_text(compiled.text, "[[[[[]]]]]").satisfied
