@@ -11,6 +11,8 @@ import json
 from decimal import Decimal, InvalidOperation
 from typing import Any
 
+_CONTAINERS = (dict, list, tuple)
+
 
 class DecimalFloat(float):
     """A float that keeps the decimal which it was read from.
@@ -64,29 +66,25 @@ def dump_json(value: object, *, ensure_ascii: bool = True, separators: tuple[str
     '[1.50,1.5,3]'
     """
     encoder = json.JSONEncoder(ensure_ascii=ensure_ascii, separators=separators, allow_nan=False)
-    return _text(value, encoder)
+    text = _exact_text(value, encoder)
+    return encoder.encode(value) if text is None else text
 
 
-def _has_decimals(value: object) -> bool:
-    if isinstance(value, dict):
-        return any(map(_has_decimals, value.values()))
-    if isinstance(value, list | tuple):
-        return any(map(_has_decimals, value))
-    return isinstance(value, Decimal | DecimalFloat)
-
-
-def _text(value: object, encoder: json.JSONEncoder) -> str:
-    # The standard library's encoder is much faster, but would write a DecimalFloat as a float.
-    if not _has_decimals(value):
-        return encoder.encode(value)
-    if isinstance(value, dict):
-        members = (f"{_key(key, encoder)}{encoder.key_separator}{_text(item, encoder)}" for key, item in value.items())
-        return "{" + encoder.item_separator.join(members) + "}"
-    if isinstance(value, list | tuple):
-        return "[" + encoder.item_separator.join(_text(item, encoder) for item in value) + "]"
-    if isinstance(value, Decimal):
-        return _decimal_text(value)
-    return repr(value)
+def _exact_text(value: object, encoder: json.JSONEncoder) -> str | None:
+    """The text of a value with decimals in it. None for others, which the encoder writes much faster."""
+    if not isinstance(value, _CONTAINERS):
+        if isinstance(value, DecimalFloat):  # which the encoder would write as a float
+            return repr(value)
+        return _decimal_text(value) if isinstance(value, Decimal) else None
+    items = [*value.values()] if isinstance(value, dict) else value
+    exact = [_exact_text(item, encoder) for item in items]
+    if all(text is None for text in exact):
+        return None
+    texts = [encoder.encode(item) if text is None else text for item, text in zip(items, exact, strict=True)]
+    if not isinstance(value, dict):
+        return f"[{encoder.item_separator.join(texts)}]"
+    members = (f"{_key(key, encoder)}{encoder.key_separator}{text}" for key, text in zip(value, texts, strict=True))
+    return f"{{{encoder.item_separator.join(members)}}}"
 
 
 def _key(key: object, encoder: json.JSONEncoder) -> str:

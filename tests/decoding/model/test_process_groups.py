@@ -26,7 +26,7 @@ from tests.servers.processes import until
 
 
 def lost_group(folder: Path, losses: list[str], **options: Any) -> TensorParallelModel:
-    return TensorParallelModel.load(str(folder), **{"size": 2, "on_loss": losses.append} | options)
+    return TensorParallelModel.load(str(folder), size=2, on_loss=losses.append, **options)
 
 
 def test_a_model_with_the_plain_cache_is_shared_too(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_calls_fail_only_after_the_report_of_a_loss(tmp_path: Path) -> None:
         reported.set()
         released.wait()
 
-    group = lost_group(tmp_path, [], on_loss=report)
+    group = TensorParallelModel.load(str(tmp_path), size=2, on_loss=report)
     try:
         session, _ = group.prefill([1])
         os.kill(group.followers[0].pid, signal.SIGKILL)
