@@ -14,6 +14,7 @@ from app.environment import let_idle_threads_sleep
 from tests.servers.cluster import FULL
 from tests.servers.preforked import PreforkedProcess
 from tests.servers.service_process import ServiceProcess, serving
+from tests.tools.processor_time import ProcessorTimes
 
 let_idle_threads_sleep()  # here, before any test imports PyTorch
 sys.modules["rfc3987_syntax"] = None  # type: ignore[assignment]  # seconds of grammars for formats of jsonschema that we lack
@@ -36,6 +37,7 @@ LONG = (  # files, the longest first: one that began last would be waited for by
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    config.pluginmanager.register(ProcessorTimes())
     if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
         config.add_cleanup(PreforkedProcess().end)
 

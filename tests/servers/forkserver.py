@@ -43,6 +43,7 @@ PREFORKED = "TESTS_PREFORKED"  # environment variable: the folder of the socket 
 PREFORKED_S_MAX = 180.0
 PARENT_DEATH_SIGNAL = 1
 DEV_NULL = Path(os.devnull)
+_RUNNING: set[ForkServer] = set()
 
 
 class Child:
@@ -98,6 +99,8 @@ class ForkServer:
         self._children: dict[int, Child] = {}
         self._started = threading.Condition()
         self._newest: Child | None = None
+        self.pid: int | None = None  # once it takes orders
+        _RUNNING.add(self)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -124,6 +127,9 @@ class ForkServer:
         with self._line.makefile("r") as lines:
             for line in lines:
                 event = json.loads(line)
+                if event["event"] == "serving":
+                    self.pid = event["pid"]
+                    continue
                 if event["event"] == "ended":
                     self._children.pop(event["pid"]).set_status(event["status"])
                     continue
@@ -140,6 +146,12 @@ class ForkServer:
             self._process.wait()
         self._reader.join()  # returns when the fork server has closed its end
         self._line.close()
+        _RUNNING.discard(self)
+
+
+def pids() -> list[int]:
+    """The process numbers of the fork servers of this process."""
+    return [server.pid for server in _RUNNING if server.pid is not None]
 
 
 def _connection_to_preforked(imported: Sequence[str]) -> socket.socket:
@@ -219,6 +231,7 @@ def _fork_loop() -> dict[str, Any] | None:
     """Forks at each order. Returns the order in each child, and None here when the owner has ended."""
     wake_reader, wake_writer = os.pipe()
     os.set_blocking(wake_writer, False)
+    _report(event="serving", pid=os.getpid())
     signal.signal(signal.SIGCHLD, lambda *_: None)
     signal.set_wakeup_fd(wake_writer)
     while True:
