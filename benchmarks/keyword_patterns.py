@@ -72,10 +72,16 @@ def first_concepts(dev: Path, count: int) -> Concepts:
 
 
 @functools.cache
-def _either_case(letter: str, alphabet: KeywordAlphabet) -> str:
-    """All characters that match `letter` in either case. In Unicode, those of k are k, K and the Kelvin sign."""
+def _either_case(alphabet: KeywordAlphabet) -> dict[str, str]:
+    """All characters that match a letter of a to z in either case, by letter.
+
+    In Unicode, those of k are k, K and the Kelvin sign.
+    """
     characters = "".join(map(chr, range(sys.maxunicode + 1)))
-    return "".join(re.findall(letter, characters, alphabet.ignore_case))
+    candidates = "".join(re.findall("[a-z]", characters, alphabet.ignore_case))
+    return {
+        letter: "".join(re.findall(letter, candidates, alphabet.ignore_case)) for letter in string.ascii_lowercase
+    }
 
 
 class Pattern:
@@ -90,7 +96,7 @@ class Pattern:
 
     def letters(self, letters: str) -> str:
         """These letters in both cases, as the inside of a character class."""
-        return "".join(_either_case(letter, self.alphabet) for letter in letters)
+        return "".join(_either_case(self.alphabet)[letter] for letter in letters)
 
     def word(self, forms: tuple[str, ...]) -> str:
         """One of `forms`."""

@@ -93,6 +93,7 @@ class HashModel(PrefixModel):
         zeros: float = 0.0, spread: float = 2.0, context_length: int | None = None,
     ) -> None:
         super().__init__(vocab_size, eos_ids, context_length)
+        self.parameters = (vocab_size, eos_ids, seed, levels, memory, zeros, spread, context_length)
         self._seed, self._levels, self._memory, self._zeros, self._spread = seed, levels, memory, zeros, spread
 
     def log_probs(self, prefix: tuple[int, ...]) -> Tensor:

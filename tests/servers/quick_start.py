@@ -3,7 +3,8 @@
 It takes one second of processor time instead of four. The change applies to a process that imports this module, and to
 processes forked from it. Other processes start as in production.
 
-model     A built-in model is loaded, tried and measured once. Each service gets a copy.
+model     A built-in model is loaded, tried and measured once. Each service gets a copy. Hash models with equal
+          parameters are measured once.
 sandbox   It compiles no tables of JSON formats in advance (quick_sandbox.py).
 """
 
@@ -20,6 +21,7 @@ from app.worker.handlers import compile as compile_handler
 from app.worker.handlers import engine, preparation
 from app.worker.handlers.preparation import ModelWithPrior
 from decoding.model import HuggingFaceModel, LanguageModel
+from tests.fake_models import HashModel
 
 MODELS = tuple(checked_model(source) for source in model_sources(Settings.of(model=tuple(BUILT_IN))))
 _measure = ModelWithPrior.measure
@@ -48,8 +50,15 @@ class CopiedModel(HuggingFaceModel):
         return model
 
 
+_measured: dict[tuple[object, ...], ModelWithPrior] = {}  # by the parameters of a hash model
+
+
 def measure(name: str, model: LanguageModel) -> ModelWithPrior:
-    """Measures a model, unless it is a copy."""
+    """Measures a model, unless it is a copy or equals one that was measured."""
+    if isinstance(model, HashModel):
+        if model.parameters not in _measured:
+            _measured[model.parameters] = _measure(name, model)
+        return dataclasses.replace(_measured[model.parameters], name=name, model=model)
     if name or model not in _copies:
         return _measure(name, model)
     return dataclasses.replace(_copies[model], model=model)

@@ -17,6 +17,7 @@ from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, Spec
 from tests.app.worker.fake_context import FakeContext
 from tests.fake_models import HashModel
+from tests.servers import quick_start  # noqa: F401  equal models are measured once
 
 DOG = KeywordsSpec((("dog",),))
 
