@@ -44,7 +44,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     if not FULL:
-        _keep_samples(config, items)
+        _keep_short_form(config, items)
     order = {f"tests/{name}": index for index, name in enumerate(LONG)}
     items.sort(key=lambda item: order.get(item.nodeid.partition("::")[0], len(LONG)))
 
@@ -55,13 +55,13 @@ def pytest_runtestloop() -> None:
     gc.enable()
 
 
-def _keep_samples(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects cases of tests that are marked `sample`."""
+def _keep_short_form(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Deselects tests that are marked `long`, and cases of tests that are marked `sample`."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("sample"):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    dropped: set[pytest.Item] = set()
+    dropped = {item for item in items if item.get_closest_marker("long")}
     for of_test in cases.values():
         marker = of_test[0].get_closest_marker("sample")
         assert marker is not None
