@@ -73,7 +73,7 @@ def first_concepts(dev: Path, count: int) -> Concepts:
 
 @functools.cache
 def _either_case(alphabet: KeywordAlphabet) -> dict[str, str]:
-    """The characters that match each letter of a to z in either case.
+    """The characters that match each letter in either case.
 
     In Unicode, those of k are k, K and the Kelvin sign.
     """
