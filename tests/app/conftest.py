@@ -29,6 +29,7 @@ from tests.app.changed_model import changed_model
 from tests.servers.cluster import Cluster, scripted_cluster
 from tests.servers.processes import until
 from tests.servers.redis_server import RedisServer, running_server
+from tests.servers.small_model import small_model
 
 TESTS = Path(__file__).resolve().parents[1]
 
@@ -66,9 +67,10 @@ def wait_for_compiler(client: TestClient) -> None:
 def service_client(
     ready: Callable[[TestClient], None] | None = wait_until_ready, **settings: Any
 ) -> Iterator[TestClient]:
-    """Yields a client of an in-process service, after `ready` has returned."""
+    """Yields a client of an in-process service, after `ready` has returned. Its model is small unless one is set."""
     importlib.import_module("tests.servers.quick_start")  # not at the top: it imports PyTorch
-    with TestClient(create_app(Settings.of(**settings)), raise_server_exceptions=False) as client:
+    all_settings = Settings.of(**{"model": small_model(), **settings})
+    with TestClient(create_app(all_settings), raise_server_exceptions=False) as client:
         if ready is not None:
             ready(client)
         yield client

@@ -28,6 +28,7 @@ from tests.servers.clocks import Clocks
 from tests.servers.forkserver import IMPORTED, Child, ForkServer, spawn
 from tests.servers.processes import free_port, until
 from tests.servers.redis_server import RedisServer, packaged_server_program, running_server
+from tests.servers.small_model import small_model
 
 FULL = os.environ.get("ABS_TESTS_FULL") == "1"  # faults in full length and number (make test-long)
 START_S_MAX = 180.0
@@ -103,7 +104,7 @@ class Part:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         port_setting = {"ABS_PORT" if "serve" in command else "ABS_METRICS_PORT": str(self.port)}
-        self._environment = {**os.environ, **COMMON, **port_setting, **environment}
+        self._environment = {**os.environ, "ABS_MODEL": small_model(), **COMMON, **port_setting, **environment}
         self.process: subprocess.Popen[bytes] | Child | None = None
 
     @property

@@ -3,8 +3,8 @@
 It takes one second of processor time instead of four. The change applies to a process that imports this module, and to
 processes forked from it. Other processes start as in production.
 
-model     A built-in model is loaded, tried and measured once. Each service gets a copy. Hash models with equal
-          parameters are measured once.
+model     A built-in model or the small one (small_model.py) is loaded, tried and measured once. Each service gets a
+          copy. Hash models with equal parameters are measured once.
 sandbox   It compiles no tables of JSON formats in advance (quick_sandbox.py).
 """
 
@@ -22,8 +22,9 @@ from app.worker.handlers import engine, preparation
 from app.worker.handlers.preparation import ModelWithPrior
 from decoding.model import HuggingFaceModel, LanguageModel
 from tests.fake_models import HashModel
+from tests.servers.small_model import small_model
 
-MODELS = tuple(checked_model(source) for source in model_sources(Settings.of(model=tuple(BUILT_IN))))
+MODELS = (small_model(), *(checked_model(source) for source in model_sources(Settings.of(model=tuple(BUILT_IN)))))
 _measure = ModelWithPrior.measure
 _copies = weakref.WeakKeyDictionary[LanguageModel, ModelWithPrior]()  # with what was measured of the original
 
