@@ -38,7 +38,11 @@ from compiler.spec import (
 from compiler.text import PushdownLeaf, combine, label_automata, leaves_of_type, to_text
 from compiler.vocab import byte_vocabulary
 
-SEARCH_S_MAX = 2.0  # a refusal is not to take much longer than what it refuses
+# Compile steps of a search, about two seconds of one core: a refusal is not to take much longer than what it refuses.
+# Time would not do, because a busy machine would name other conjuncts than an idle one.
+WORK_MAX = 150_000
+_TRIAL_STEPS = 500  # of a compilation, whatever it compiles
+_STATES_PER_STEP = 200  # states over bytes that cost as much as one step
 _ALONE_MAX = 16  # with more conjuncts, the search does not test each one alone
 _PAIRS_MAX = 6  # with more conjuncts, the search does not test each pair
 
@@ -112,8 +116,8 @@ def minimal_conflict(spec: Spec, engines: Engines, guard: ResourceGuard) -> tupl
     """A minimal unsatisfiable subset of a constraint's conjuncts. Each is named as `'all.0' (keywords dog)`.
 
     No conjunct of it can be left out. A smaller subset elsewhere is searched for only where there are few conjuncts.
-    After two seconds, or over a limit, the answer is the smallest unsatisfiable set so far, which need not be minimal.
-    Raises CompileCancelled, and LimitExceeded where there is no time to read the formulas again.
+    After `WORK_MAX` steps, or over a limit, the answer is the smallest unsatisfiable set so far, which need not be
+    minimal. Raises CompileCancelled, and LimitExceeded where there is no time to read the formulas again.
 
     >>> from compiler.engines import NATIVE
     >>> from compiler.limits import DEFAULT_LIMITS
@@ -140,13 +144,12 @@ class _ConflictSearch:
     def __init__(self, spec: Spec, sources: Sequence[_Source], engines: Engines, guard: ResourceGuard) -> None:
         self._labels = spec.labels if isinstance(spec, LabelsSpec) else None
         self._sources, self._engines, self._caller_guard = sources, engines, guard
-        # The search has a time limit of its own, and is cancelled with the compilation.
-        limits = dataclasses.replace(guard.limits, compile_s_max=min(SEARCH_S_MAX, guard.limits.compile_s_max))
-        self._guard = ResourceGuard(limits, self._check_caller)
+        self._guard = ResourceGuard(guard.limits, self._count_step)
+        self._work = 0  # steps so far
         self._remaining: list[_Conjunct] = []  # no text satisfies these together
 
     def minimal(self, all_conjuncts: Sequence[_Conjunct]) -> list[_Conjunct]:
-        """A subset of the conjuncts that no text satisfies together. It is minimal unless time runs out."""
+        """A subset of the conjuncts that no text satisfies together. It is minimal unless the search stops early."""
         self._remaining = list(all_conjuncts)
         try:
             # Of many conjuncts most are needless: halves remove them in few compilations.
@@ -156,7 +159,7 @@ class _ConflictSearch:
                 chunk //= 2
             # A minimal set need not be the smallest: one or two conjuncts elsewhere may do.
             return self._small_subset(all_conjuncts, len(self._remaining)) or self._remaining
-        except _SearchTimeout:
+        except _SearchStopped:
             return self._remaining
 
     def _small_subset(self, all_conjuncts: Sequence[_Conjunct], than: int) -> list[_Conjunct]:
@@ -183,8 +186,9 @@ class _ConflictSearch:
     def _rules_out(self, conjuncts: Sequence[_Conjunct]) -> bool:
         """True when no text satisfies the conjuncts together. False where a limit leaves that open.
 
-        Raises _SearchTimeout.
+        Raises _SearchStopped.
         """
+        self._work += _TRIAL_STEPS
         try:
             return not self._has_text(self._join_conjuncts(conjuncts))
         except SpecUnsatisfiable:
@@ -194,10 +198,10 @@ class _ConflictSearch:
         except LimitExceeded as error:
             # Another limit: the reduced constraint may have a text, so nothing is left out.
             if error.limit == "compile_s_max":
-                raise _SearchTimeout from None
+                raise _SearchStopped from None
             return False
         except (CompileError, MemoryError):  # an outside program failed, or the part needs more memory than is left
-            raise _SearchTimeout from None
+            raise _SearchStopped from None
 
     def _join_conjuncts(self, conjuncts: Sequence[_Conjunct]) -> Spec:
         pieces_of: dict[int, list[int]] = {}
@@ -220,15 +224,20 @@ class _ConflictSearch:
         # Tokens may fail to spell a text that exists, so single bytes are the vocabulary here.
         transducer = combination.byte_transducer(self._guard)
         tokens = lift(transducer, combination.letters, byte_vocabulary(), self._guard)
+        self._work += tokens.states // _STATES_PER_STEP
         return tokens.min_tokens != UNREACHABLE
 
-    def _check_caller(self) -> bool:
+    def _count_step(self) -> bool:
+        """False. Raises _SearchStopped after `WORK_MAX` steps, and what the check of the compilation's guard raises."""
         self._caller_guard.check_time()
+        self._work += 1
+        if self._work > WORK_MAX:
+            raise _SearchStopped
         return False
 
 
-class _SearchTimeout(Exception):
-    """The search takes too long."""
+class _SearchStopped(Exception):
+    """The search ends before its result is minimal."""
 
 
 def _sources(spec: Spec, guard: ResourceGuard) -> list[_Source]:

@@ -165,7 +165,7 @@ class _Differences:
         codes = effect * np.int64(_CODES) + base_effect
         pairs = distinct(codes)  # they repeat below the first byte
         differ = self._effects.rows(pairs // _CODES) != self._effects.rows(pairs % _CODES)
-        count = (differ.astype(np.float32) @ self._columns.astype(np.float32)).astype(np.int64)  # by BLAS, exact
+        count = differ @ self._columns  # of integers, so not by BLAS
         pair, column = (differ & (count <= _BYTES_MAX)[:, None]).nonzero()
         end = self._end[column]
         place, listed = spread(end - self._columns[column], end)

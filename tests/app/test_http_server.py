@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+import select
 import signal
 import socket
 import time
@@ -17,6 +18,7 @@ from app.errors import SettingsInvalid
 from app.http_server import exposure_warning, require_guarded
 from app.settings import Settings
 from tests.servers.nginx import proxied, require_nginx
+from tests.servers.processes import until
 from tests.servers.small_server import BIG_BYTES, S_MAX, Address, Server, read_all, small_server
 
 GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n%s\r\n"
@@ -63,31 +65,32 @@ def one_answer(connection: socket.socket) -> bytes:
     return answer
 
 
-def seconds_until_close(connection: socket.socket) -> float:
-    """The seconds until the server closes the connection."""
-    start = time.monotonic()
-    read_all(connection)
-    return time.monotonic() - start
+def is_closed(connection: socket.socket) -> bool:
+    """Sends one more byte. Whether the other side has closed the connection."""
+    try:
+        connection.sendall(b"a")
+    except ConnectionError:
+        return True
+    return False
 
 
 def test_a_silent_connection_is_closed(proxy: Address) -> None:
+    start = time.monotonic()
     with proxy.connect() as connection:
-        assert 0.5 < seconds_until_close(connection) < S_MAX / 2
+        assert read_all(connection) == b""
+    assert time.monotonic() - start > 0.5, "not at once"
 
 
 def test_a_slow_header_times_out_without_delaying_others(proxy: Address) -> None:
-    start = time.monotonic()
+    def all_closed() -> bool:
+        assert answers(proxy)
+        return all([is_closed(connection) for connection in connections])
+
     with contextlib.ExitStack() as stack:
         connections = [stack.enter_context(proxy.connect()) for _ in range(20)]
         for connection in connections:
             connection.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nX-Slow: ")
-        while time.monotonic() < start + 0.8:
-            for connection in connections:
-                connection.sendall(b"a")
-            assert answers(proxy)
-            time.sleep(0.05)
-        assert all(read_all(connection) == b"" for connection in connections)
-    assert time.monotonic() - start < S_MAX / 2
+        until(all_closed, "a byte at a time does not extend the time")
 
 
 def test_a_second_header_has_no_more_time_than_the_first(proxy: Address) -> None:
@@ -95,7 +98,7 @@ def test_a_second_header_has_no_more_time_than_the_first(proxy: Address) -> None
         connection.sendall(GET % (b"/health", b""))
         assert one_answer(connection).startswith(b"HTTP/1.1 200 ")
         connection.sendall(b"GET /hea")
-        assert seconds_until_close(connection) < S_MAX / 2
+        assert read_all(connection) == b""
 
 
 def test_an_idle_connection_is_closed(address: Address) -> None:
@@ -107,26 +110,17 @@ def test_an_idle_connection_is_closed(address: Address) -> None:
 def test_a_slow_body_times_out(address: Address) -> None:
     with address.connect() as connection:
         connection.sendall(b"POST /check HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
-        start = time.monotonic()
-        with contextlib.suppress(ConnectionError):
-            while time.monotonic() < start + 0.8:  # a byte at a time does not extend the time
-                connection.sendall(b" ")
-                time.sleep(0.1)
+        while not select.select([connection], [], [], 0.1)[0]:  # a byte at a time does not extend the time
+            connection.sendall(b" ")
         answer = read_all(connection)
     assert answer.startswith(b"HTTP/1.1 408 ") and b"the body did not arrive" in answer
-    assert time.monotonic() - start < S_MAX / 2
 
 
 def test_an_unread_body_does_not_keep_a_connection_open(proxy: Address) -> None:
     with proxy.connect() as connection:
         connection.sendall(b"POST /check HTTP/1.1\r\nHost: evil.example\r\nContent-Length: 1000\r\n\r\n")
         assert connection.recv(65_536).startswith(b"HTTP/1.1 421 ")
-        deadline = time.monotonic() + S_MAX
-        with contextlib.suppress(ConnectionError):
-            while time.monotonic() < deadline:
-                connection.sendall(b"x")
-                time.sleep(0.05)
-        assert time.monotonic() < deadline
+        until(lambda: is_closed(connection), "the connection is closed")
 
 
 @pytest.mark.parametrize("path", [b"/big", b"/events"])

@@ -33,13 +33,14 @@ def without_times(answer: dict[str, Any]) -> dict[str, Any]:
 
 
 def test_a_generation_can_be_read_again_as_a_job(client: TestClient) -> None:
+    before = time.time()
     response = client.post("/generate", json=GENERATE)
     answer = response.json()
     job = client.get(f"/jobs/{answer['id']}")
     assert job.json()["result"] == answer
     assert (job.json()["state"], job.json()["kind"], job.json()["error"]) == ("done", "generate", None)
     assert (job.json()["attempt"], job.json()["ahead"]) == (1, 0)
-    assert abs(job.json()["submitted"] - time.time()) < S_MAX
+    assert before - 0.001 <= job.json()["submitted"] <= time.time() + 0.001
     assert job.headers["cache-control"] == "no-store"
     assert response.headers["x-job-id"] == answer["id"]
 
@@ -129,15 +130,12 @@ def test_a_contradiction_beside_tools_names_no_part_of_the_format(client: TestCl
 def test_a_failed_compilation_is_cached(client: TestClient, compiles: list[Spec]) -> None:
     contradiction = {"constraint": {"all": [{"regex": "x"}, {"regex": "y"}]}}
     first = client.post("/compile", json=contradiction)
-    start = time.perf_counter()
     repeat = client.post("/compile", json=contradiction)
-    elapsed_s = time.perf_counter() - start
     generation = client.post("/generate", json={"prompt": "a", **contradiction})
     for refusal in (first, repeat, generation):
         assert (refusal.status_code, refusal.json()["code"]) == (422, "constraint_unsatisfiable")
         assert refusal.json() | {"request_id": ""} == first.json() | {"request_id": ""}
     assert len(compiles) == 1
-    assert elapsed_s < 1
 
 
 def test_a_nonexistent_job_is_unknown(client: TestClient) -> None:

@@ -138,7 +138,7 @@ def test_a_job_without_readers_is_cancelled_after_the_grace(monkeypatch: pytest.
         with http.stream("POST", "/generate", json=BODY | {"stream": True}) as response:
             job = response.headers["x-job-id"]
             next(events(response.iter_lines()))
-        disconnect_time = time.monotonic()
+            disconnect_time = time.monotonic()
         assert state(http, job) == ("running", 0)
         assert fake_handlers.stop_event.wait(S_MAX)
         assert time.monotonic() - disconnect_time > 0.8

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import statistics
-import time
 from collections.abc import Awaitable, Callable
 from unittest.mock import ANY
 
@@ -70,19 +68,16 @@ def test_500_callers_of_one_key_share_job_and_connections(redis_server: RedisSer
     run(redis_server.url, scenario)
 
 
-def test_a_job_round_trip_through_the_queue_is_fast(redis_server: RedisServer) -> None:
+def test_a_job_round_trip_takes_few_commands(redis_server: RedisServer) -> None:
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         answering = asyncio.create_task(answer_forever(worker))
-        took = []
-        for number in range(60):
-            began = time.perf_counter()
+        counts = []
+        for number in range(11):
             job_id = await api.submit("q", str(number), b"body")
             await api.result(job_id)
-            took.append(time.perf_counter() - began)
+            counts.append((await client.info("stats"))["total_commands_processed"])
         answering.cancel()
-        print(f"\nsubmit to result: p50 {statistics.median(took) * 1e3:.1f} ms, best {min(took) * 1e3:.1f} ms")
-        assert min(took) < 0.025
-        assert statistics.median(took) < 0.25  # 25 ms on a machine that has nothing else to do
+        assert counts[-1] - counts[0] < 10 * 100, "about 78 each, most of them in scripts"
 
     run(redis_server.url, scenario)
 
@@ -255,13 +250,11 @@ def test_a_live_worker_keeps_its_long_job(redis_server: RedisServer) -> None:
 
 def test_a_closing_broker_requeues_its_jobs(redis_server: RedisServer) -> None:
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
-        closing = RedisBroker(redis_server.url, settings(30.0))
+        closing = RedisBroker(redis_server.url, settings(600.0))  # the lease would outlast the scenario
         job_id = await api.submit("q", "k", b"")
         await take(closing)
-        began = time.monotonic()
         await closing.close()
         assert (await take(worker))[0] == job_id
-        assert time.monotonic() - began < 15  # long before the lease ends
 
     run(redis_server.url, scenario)
 

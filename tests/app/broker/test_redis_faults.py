@@ -22,7 +22,6 @@ from tests.servers.redis_server import RedisServer
 from tests.servers.redis_worker import WorkerProcess, settings, workers
 
 LEASE_S = 3.0
-SLACK_S = 20.0  # what a busy machine may add to a start or a wait
 DETACHED = SubmitOptions(detached=True)
 # Waits until all writes are on the disk: if it is slow, a kill loses acknowledged events. Redis 7.0 has no WAITAOF.
 WRITTEN = (("SET", "written", ""), ("WAITAOF", "1", "0", "10000"))
@@ -59,9 +58,7 @@ def test_the_job_of_a_killed_worker_is_taken_by_another(redis_server: RedisServe
         job_id = await broker.submit("q", "k", b"hold answer")
         first = await taken(processes, job_id)
         first.signal(signal.SIGKILL)
-        killed = time.monotonic()
         assert await broker.result(job_id) == b"answer"
-        assert time.monotonic() - killed < LEASE_S + 5 + SLACK_S
         assert (await broker.state(job_id)).attempt == 2
         assert await taken(processes, job_id, 2) is not first
 
@@ -172,13 +169,11 @@ def test_workers_keep_running_jobs_while_the_server_is_away(
             began = time.monotonic()
             with pytest.raises(StorageDown):
                 await broker.submit("q", "other", b"answer")
-            assert 0.5 < time.monotonic() - began < SLACK_S
+            assert time.monotonic() - began > 0.5
             await asyncio.sleep(1.5 * LEASE_S)
-        back = time.monotonic()
         assert process.alive
         later = await broker.submit("q", "later", b"answer later")
         assert await broker.result(later) == b"later"
-        assert time.monotonic() - back < 10 + SLACK_S
         assert await all_events(broker, job_id) == [b"%d" % number for number in range(10)]
         assert (await broker.state(job_id)).attempt == 1  # it was running here all the time
 
@@ -190,10 +185,8 @@ def test_a_hanging_server_is_reported_as_unreachable(own_redis_server: RedisServ
     async def scenario(broker: RedisBroker) -> None:
         job_id = await broker.submit("q", "k", b"answer yes", DETACHED)
         own_redis_server.pause()
-        began = time.monotonic()
         with pytest.raises(StorageDown):
             await broker.state(job_id)
-        assert time.monotonic() - began < 1 + SLACK_S / 4
         own_redis_server.resume()
         assert (await broker.state(job_id)).state == "waiting"
 
@@ -210,11 +203,9 @@ def test_a_broker_closes_without_its_server(own_redis_server: RedisServer) -> No
         own_redis_server.kill()
         with pytest.raises(StorageDown):
             await broker.state("any")
-        began = time.monotonic()
         for task in (waiting, taker):
             task.cancel()
         await broker.close()
-        assert time.monotonic() - began < 1 + SLACK_S
 
     run(own_redis_server.url, scenario, wait_s=1.0)
 

@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.main import run
+from app.cli.main import _listen, run
 from app.main import create_app
+from app.settings import Settings
 from docs.tools.pages import DOCS
 from tests.servers.forkserver import run_process
 from tests.servers.service_process import ServiceProcess
@@ -23,6 +24,14 @@ HASH = "0" * 64
 
 def abs_command(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess[str]:
     return run_process(["app.main", *arguments], os.environ, S_MAX, stdin)
+
+
+def test_the_body_of_a_response_does_not_wait_for_an_acknowledgement_of_its_header() -> None:
+    with (
+        _listen(Settings.of(port=0)) as listener, socket.create_connection(listener.getsockname()),
+        listener.accept()[0] as connection,
+    ):
+        assert connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def has_ipv6() -> bool:

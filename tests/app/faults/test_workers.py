@@ -20,7 +20,7 @@ import pytest
 
 from tests.app.worker.test_bombs import BOMBS, COMPILES
 from tests.servers import fake_worker
-from tests.servers.cluster import FULL, LEASE_S, SLACK_S, Cluster, Event, events
+from tests.servers.cluster import FULL, LEASE_S, Cluster, Event, events
 from tests.servers.processes import until
 
 WORKERS = ("first", "second")
@@ -72,20 +72,16 @@ def steps(stream_events: list[Event]) -> list[int]:
 
 def test_a_stream_continues_on_another_worker_after_a_kill(services: Cluster) -> None:
     stream_events: list[Event] = []
-    killed_at = restarted_at = 0.0
     with services.client() as http:
         with http.stream("POST", "/generate", json=BODY | {"prompt": "steps 30 0.1", "stream": True}) as response:
             for event in events(response):
                 stream_events.append(event)
                 if len(stream_events) == 3:
                     services.busy(*WORKERS).kill()
-                    killed_at = time.monotonic()
                 elif event.name == "restarted":
-                    restarted_at = time.monotonic()
                     assert event.data == {"attempt": 2}
         job_status = http.get(response.headers["location"]).json()
     restart_place = next(place for place, event in enumerate(stream_events) if event.name == "restarted")
-    assert restarted_at - killed_at < LEASE_S + 5 + SLACK_S
     assert [event.name for event in stream_events].count("restarted") == 1
     assert steps(stream_events[restart_place:]) == list(range(1, 31)) and stream_events[-1].name == "done"
     assert (job_status["state"], job_status["attempt"]) == ("done", 2)

@@ -7,7 +7,6 @@ import contextlib
 import itertools
 import os
 import signal
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -144,13 +143,12 @@ async def test_output_is_passed_on_with_the_programs_name(
 
 async def test_a_restart_does_not_wait_for_grandchildren(data: Path) -> None:
     """The child of a killed process holds its output open."""
-    async with running_supervisor(data, shell("parent", f"sleep 20 & {SLEEP}")) as (supervisor, _):
+    async with running_supervisor(data, shell("parent", f"sleep 300 & {SLEEP}")) as (supervisor, _):
         await until(lambda: supervisor.pids and psutil.Process(supervisor.pids["parent"]).children())
         (grandchild,) = psutil.Process(supervisor.pids["parent"]).children()
-        started, killed_pid = time.monotonic(), supervisor.pids["parent"]
+        killed_pid = supervisor.pids["parent"]
         os.kill(killed_pid, signal.SIGKILL)
         await until(lambda: supervisor.pids.get("parent", killed_pid) != killed_pid)
-        assert time.monotonic() - started < 15.0
         grandchild.kill()
 
 

@@ -127,16 +127,6 @@ def test_inference_workers_share_the_cores(tmp_path: Path, monkeypatch: pytest.M
         os.close(folder.lock)
 
 
-def test_a_response_does_not_wait_for_a_delayed_ack(cluster: Up) -> None:
-    durations_s = []
-    with httpx2.Client(base_url=cluster.url, timeout=30, trust_env=False) as http:
-        for _ in range(40):
-            start = time.perf_counter()
-            assert http.get("/health").is_success
-            durations_s.append(time.perf_counter() - start)
-    assert min(durations_s[20:]) < 0.030, durations_s  # a delayed TCP acknowledgement takes 40 ms
-
-
 def test_the_server_listens_on_a_private_socket_only(cluster: Up) -> None:
     server = psutil.Process(cluster.pids["server"])
     assert [connection for connection in server.net_connections(kind="inet")] == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import sys
 import time
 import urllib.error
 from collections.abc import Iterator
@@ -280,12 +281,12 @@ def test_a_worker_process_answers_probes_on_its_port(monkeypatch: pytest.MonkeyP
         ask(port, "/health")
 
 
-def test_recording_a_step_metric_is_cheap() -> None:
-    watch, steps = EngineWatch(), 5_000
-    start = time.process_time()
-    for _ in range(steps):
-        watch.stepped(0.002, 64)
-    assert (time.process_time() - start) / steps < 100e-6
+def test_recording_a_step_metric_takes_few_calls() -> None:
+    calls: list[str] = []
+    sys.setprofile(lambda _, event, __: calls.append(event))
+    EngineWatch().stepped(0.002, 64)
+    sys.setprofile(None)
+    assert len(calls) < 100, "23 calls, and their returns"
 
 
 def test_gpu_memory_is_read_at_every_scrape() -> None:

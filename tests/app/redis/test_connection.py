@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import re
-import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
 from app.errors import SettingsInvalid, StorageDown
-from app.redis.connection import REPLY_S_MAX, Connection, open_client
+from app.redis.connection import Connection, open_client
 from tests.servers.redis_server import RedisServer
 
 SCENARIO_S_MAX = 60.0
@@ -97,14 +96,12 @@ async def test_a_silent_connection_with_pending_replies_is_replaced(tmp_path: Pa
 
     server = await asyncio.start_unix_server(serve, tmp_path / "s")
     async with open_connection(f"unix://{tmp_path / 's'}") as connection:
-        began = time.monotonic()
         answers: list[object] = []
         while answers != [b"well"] * 5:
             calls = (echo(connection, "x", wait_s) for _ in range(5))
             answers = await asyncio.gather(*calls, return_exceptions=True)
             assert wait_s < 30.0 or answers == [b"well"] * 5
         assert len(writers) == 2
-        assert time.monotonic() - began < 3 * REPLY_S_MAX
         assert await echo(connection, "x") == b"well" and len(writers) == 2
     server.close()
     for writer in writers:

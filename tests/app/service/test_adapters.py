@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -19,6 +18,7 @@ from app.settings import BUILT_IN_MODEL, Settings
 from tests.app.conftest import service_client
 from tests.app.event_stream import events
 from tests.lora_adapters import WEIGHTS, merge, write_adapter
+from tests.servers.processes import until
 from tests.tables import table
 
 NATS = 1e-3
@@ -135,11 +135,8 @@ def test_a_service_with_a_bad_adapter_does_not_become_ready(folder: Path, tmp_pa
     shutil.copytree(folder / "poet", tmp_path / "poet")
     (tmp_path / "poet" / WEIGHTS).write_bytes(b"\x80\x05not safetensors")
     with service_client(ready=None, adapters=(f"poet={tmp_path / 'poet'}",)) as client:
-        deadline = time.monotonic() + 60
-        while "cannot be loaded; see the log" not in (answer := client.get("/ready")).text:
-            assert time.monotonic() < deadline, answer.text
-            time.sleep(0.1)
-        assert answer.status_code == 503
+        until(lambda: "cannot be loaded; see the log" in client.get("/ready").text, "the worker says so")
+        assert client.get("/ready").status_code == 503
 
 
 @pytest.mark.parametrize(("text", "settings", "reason"), [

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -29,12 +31,6 @@ POOL: list[dict[str, Any]] = [
 
 
 PATIENT = Limits(compile_s_max=100)
-
-
-@pytest.fixture(autouse=True)
-def patient_search(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The search takes as long as it needs. What it finds must not depend on the machine."""
-    monkeypatch.setattr(conflict, "SEARCH_S_MAX", PATIENT.compile_s_max)
 
 
 def refused(constraint: object) -> SpecUnsatisfiable:
@@ -103,8 +99,16 @@ def test_a_reported_conflict_is_minimal_and_unsatisfiable(seed: int) -> None:
             compile_text(spec_from_json({"all": [part for number, part in enumerate(conflict) if number != omitted]}))
 
 
-def test_a_conflict_stays_unsatisfiable_when_the_search_times_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(conflict, "SEARCH_S_MAX", 0.0)
+def test_a_slow_machine_finds_the_same_conflict(monkeypatch: pytest.MonkeyPatch) -> None:
+    ticks = itertools.count(0.0, 0.02)  # each look at the clock takes as long as 80 steps of an idle machine
+    monkeypatch.setattr("compiler.limits.time", SimpleNamespace(monotonic=lambda: next(ticks)))
+    error = refused({"all": [{"keywords": ["cat", "moon"]}, {"max_words": 12}, {"regex": "[^oO]*"}]})
+    assert [text.split(" ")[0] for text in error.conflict] == ["'all.0.keywords.1'", "'all.2'"]
+
+
+@pytest.mark.parametrize("steps", [0, 1_500])
+def test_a_conflict_stays_unsatisfiable_when_the_search_stops(monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    monkeypatch.setattr(conflict, "WORK_MAX", steps)
     error = refused({"all": [{"regex": "a"}, {"regex": "b"}, {"regex": "[ab]"}]})
     assert [text.split(" ")[0] for text in error.conflict] == ["'all.0'", "'all.1'", "'all.2'"]
 

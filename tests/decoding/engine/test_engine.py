@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -24,6 +23,7 @@ from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import BankedSearch, generate, rows_of, search_of
 from tests.decoding.random_automata import of_length, random_table
 from tests.fake_models import HashModel, PrefixSession
+from tests.servers.processes import until
 
 PLENTY = 10**9
 VOCABULARY = 12
@@ -97,10 +97,7 @@ def _generate(engine: Engine, order: Order, **more: object) -> tuple[Hypothesis,
 
 
 def _wait_for(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 30.0
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.001)
+    until(holds, poll_s=0.001)
 
 
 def _begin_together(
