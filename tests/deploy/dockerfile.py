@@ -1,19 +1,21 @@
-"""Reads the Dockerfile: its stages and their instructions."""
+"""Reads the Dockerfile: its stages, their instructions, and what they install."""
 
 from __future__ import annotations
 
 import json
 import re
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from string import Template
 from types import MappingProxyType
 from typing import Any
 
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
+INSTALL = re.compile(r"\b(?:pip|uv pip) (?:--python \S+ )?install .*?(?=&&|;|$)")
 
 
 @dataclass
@@ -57,6 +59,48 @@ def environment(name: str) -> dict[str, str]:
     """What ENV gives the processes of an image."""
     pairs = [pair.partition("=") for line in steps(name, "ENV") for pair in shlex.split(line)]
     return {key: value for key, _, value in pairs}
+
+
+def variables(name: str, arguments: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a stage's commands, with these arguments of the build.
+
+    ENV reaches the stages that build on a stage. With the legacy builder, ARG does not.
+    """
+    known, own = dict[str, str](), dict[str, str]()
+    for stage in lineage(name):
+        own = {}
+        for word, rest in stage.steps:
+            for key, _, value in (pair.partition("=") for pair in shlex.split(rest) if word in ("ARG", "ENV")):
+                if word == "ARG":
+                    own[key] = arguments.get(key, value)
+                else:
+                    known[key] = Template(value).safe_substitute(own | known)
+    return own | known
+
+
+@dataclass(frozen=True)
+class Install:
+    """A command that installs the packages of a lock file.
+
+    environment  the folder of its `--python`; empty for that of the stage
+    no_deps      whether it leaves out what the packages require
+    """
+
+    file: str
+    environment: str
+    no_deps: bool
+
+
+def installs(name: str) -> Iterator[Install]:
+    """The commands that install files of locks/ for a stage, in order.
+
+    The commands of its bases come first. All branches of the shell count.
+    """
+    for line in steps(name, "RUN"):
+        for command in INSTALL.findall(line):
+            options = dict(re.findall(r"--(python|requirement) (\S+)", command))
+            if "requirement" in options:
+                yield Install(options["requirement"], options.get("python", ""), "--no-deps" in command)
 
 
 def command(name: str) -> list[str]:

@@ -1,10 +1,15 @@
-"""docker-compose.yml: its promises, commands and environments.
+"""docker-compose.yml: its promises, commands and environments, and what Compose makes of it.
 
 Without a container engine: tests/deploy/containers.py says what stands in for one. test_running_containers.py has one.
 """
 
 from __future__ import annotations
 
+import hashlib
+import os
+import subprocess
+import sys
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,6 +20,8 @@ import pytest
 from app.settings import BUILT_IN_MODEL, Settings
 from tests.deploy import dockerfile
 from tests.deploy.containers import Service, ask_server, make_secrets, seconds
+from tests.deploy.fake_engine import fake_engine
+from tests.deploy.package_index import pip_install
 from tests.deploy.test_kubernetes import COUNTED
 from tests.environment import settings_in
 from tests.servers.abs_up import short_folder
@@ -26,6 +33,8 @@ ROOT = dockerfile.ROOT
 COMPOSE = dockerfile.compose()
 SERVICES: dict[str, Any] = COMPOSE["services"]
 OURS = [name for name in SERVICES if name not in ("redis", "proxy")]
+PROFILES = sorted({profile for service in SERVICES.values() for profile in service.get("profiles", ())})
+GPUS = {"Driver": "nvidia", "Count": -1, "DeviceIDs": [], "Capabilities": [["gpu"]], "Options": {}}  # -1: all
 IMAGES = {  # the other services have the image without PyTorch
     "inference-worker": ("inference", "abs-server:cpu"), "inference-worker-gpu": ("inference", "abs-server:cuda")
 }
@@ -93,18 +102,42 @@ def test_an_image_is_a_stage_of_the_dockerfile(name: str) -> None:
 
 def test_the_gpu_service_is_opt_in() -> None:
     assert {name for name, service in SERVICES.items() if service.get("profiles")} == {"inference-worker-gpu"}
-    gpu = SERVICES["inference-worker-gpu"]
-    assert gpu["deploy"]["resources"]["reservations"]["devices"][0]["capabilities"] == ["gpu"]
-    assert gpu["command"] == SERVICES["inference-worker"]["command"]
+    assert SERVICES["inference-worker-gpu"]["command"] == SERVICES["inference-worker"]["command"]
 
 
-def test_each_process_of_a_worker_has_a_gpu() -> None:
-    for count in ("1", "2"):
-        services = dockerfile.compose({} if count == "1" else {"ABS_TENSOR_PARALLEL": count})["services"]
-        gpu = services["inference-worker-gpu"]
-        assert str(gpu["deploy"]["resources"]["reservations"]["devices"][0]["count"]) == count
-        for service in (gpu, services["inference-worker"]):
-            assert service["environment"]["ABS_TENSOR_PARALLEL"] == count
+@pytest.fixture(scope="module")
+def compose_package() -> Path:
+    """The folder of docker-compose 1.29.2 and what it imports.
+
+    The first run installs it.
+    """
+    requirements = Path(__file__).with_name("compose.txt")
+    folder = ROOT / ".cache" / "compose" / hashlib.sha256(requirements.read_bytes()).hexdigest()[:16]
+    if not folder.exists():
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=folder.parent) as new:
+            pip_install(
+                "docker-compose, which reads docker-compose.yml,", "--require-hashes", "--no-build-isolation",
+                "--target", f"{new}/packages", "--requirement", str(requirements),
+            )  # fmt: skip
+            Path(new, "packages").rename(folder)
+    return folder
+
+
+@pytest.mark.parametrize("profile", ["", *PROFILES])
+def test_compose_requests_every_container_from_the_engine(profile: str, compose_package: Path, tmp_path: Path) -> None:
+    with fake_engine(tmp_path) as (address, containers):
+        variables = {"PYTHONPATH": str(compose_package), "DOCKER_HOST": address, "COMPOSE_PROFILES": profile}
+        done = subprocess.run(
+            (sys.executable, "-m", "compose", "up", "--no-start"), cwd=ROOT, env=dict(os.environ) | variables,
+            capture_output=True, text=True, timeout=60,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    services = {name for name, service in SERVICES.items() if service.get("profiles", [profile]) == [profile]}
+    assert containers.keys() == services
+    for name, container in containers.items():
+        assert container["Image"] == SERVICES[name]["image"] and container["HostConfig"]["ReadonlyRootfs"]
+        assert container["HostConfig"].get("DeviceRequests", []) == ([GPUS] if SERVICES[name].get("deploy") else [])
 
 
 def test_each_service_gets_only_the_secrets_it_needs() -> None:

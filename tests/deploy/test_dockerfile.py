@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -51,8 +53,32 @@ def test_every_base_image_is_an_argument() -> None:
 def test_all_packages_but_pytorch_and_ours_are_installed_by_hash() -> None:
     for stage in dockerfile.stages().values():
         for line in (rest for word, rest in stage.steps if word == "RUN"):
-            for command in re.findall(r"\b(?:pip|uv pip) (?:--python \S+ )?install .*?(?=&&|;|$)", line):
+            for command in dockerfile.INSTALL.findall(line):
                 assert any(text in command for text in ("--require-hashes", "locks/torch.txt", "/wheel/*.whl")), command
+
+
+@pytest.mark.parametrize("wheels", [True, False])
+def test_a_build_with_wheels_has_no_network(wheels: bool, tmp_path: Path) -> None:
+    deploy = tmp_path / "deploy"
+    (deploy / "wheels").mkdir(parents=True)
+    shutil.copy(ROOT / "deploy" / "images.sh", deploy)
+    if wheels:
+        (deploy / "wheels" / "any-1-py3-none-any.whl").touch()
+    engine = tmp_path / "docker"  # which prints its arguments
+    engine.write_text('#!/bin/sh\necho "$@"\n', encoding="utf-8")
+    engine.chmod(0o755)
+    variables = dict(os.environ) | {"PATH": f"{tmp_path}:{os.environ['PATH']}"}
+    output = subprocess.check_output((deploy / "images.sh",), env=variables, text=True, timeout=60)
+    builds = [line for line in output.splitlines() if line.startswith("build ")]
+    assert len(builds) == 3
+    assert all(("--network none --build-arg PIP_NO_INDEX=1" in line) == wheels for line in builds)
+
+
+@pytest.mark.parametrize("stage", [name for name, stage in dockerfile.stages().items() if "pip" in str(stage.steps)])
+def test_an_offline_build_asks_no_package_index(stage: str) -> None:
+    assert dockerfile.variables(stage, {"PIP_NO_INDEX": "1"})["PIP_NO_INDEX"] == "1"
+    for line in dockerfile.steps(stage, "RUN"):
+        assert "uv pip" not in line or 'if [ -n "$PIP_NO_INDEX" ] || ' in line
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -145,7 +145,7 @@ def test_the_proxy_alone_is_published(stack: Stack) -> None:
     }
     assert [name for name, ports in published.items() if any(ports.values())] == ["proxy"]
     with stack.http() as http:
-        refusal = http.post("/generate", content=b" " * 2**21)
+        refusal = http.post("/generate", content=b" " * (2**21 + 1))
     assert (refusal.status_code, refusal.json()["title"]) == (413, "The body is too large")
     assert "Put a proxy in front" not in stack.deployment.logs()
 
