@@ -1,7 +1,7 @@
 # All commands run in .venv, which is made from locks/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve up environment check test tests test-long image image-files compose-test chaos reference bench load abuse fuzz measure docs lock audit lowest pythons clients distributions clean bench-long hmm
+.PHONY: help setup demo serve up environment check test tests test-long full-tests records image image-files compose-test chaos reference bench load abuse fuzz fuzz-long measure docs lock audit lowest pythons clients distributions clean bench-long hmm
 
 PYTHON ?= python3
 VENV := .venv
@@ -10,6 +10,10 @@ SERVING := $(VENV)/.serving
 INSTALLED := $(VENV)/.installed
 ORACLES := $(VENV)/.oracles
 N ?= 2000
+# Runs a long target and writes its row of tests/long/LAST.md.
+RECORD := $(PYTHON) -m tests.long.record
+# Without the word MAKE in a recipe, `make -n` prints the recipe and records nothing.
+AGAIN = $(MAKE) --no-print-directory
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export OMP_WAIT_POLICY ?= PASSIVE
@@ -27,8 +31,10 @@ help:
 	@echo "Check the code"
 	@echo "  make check        lint, types and guards (imports, names, words, lengths of pages)"
 	@echo "  make test         lint, types, guards and all tests (about 20 minutes on two cores)"
-	@echo "  make test-long    all tests in full length, chaos, attacks and a fuzz of 100,000 constraints (hours)"
+	@echo "  make test-long    all tests in full length, each long target and a fuzz of 100,000 constraints (hours)"
+	@echo "  make records      run each long target whose files have changed since it passed (tests/long/LAST.md)"
 	@echo "  make fuzz         N=2000 random constraints, N/10 with stacks, N/10 taken apart, N/10 grammars; slow references check each answer and refusal"
+	@echo "  make fuzz-long    make fuzz N=10000, whose record make check asks for"
 	@echo "  make chaos        200 requests while workers and the server are killed, then each fault once (15 minutes at most)"
 	@echo "  make abuse        attack the API, without a proxy and behind nginx; schemathesis; 20,000 forged stored values"
 	@echo "  make compose-test build the images, run docker-compose.yml in containers, kill each under load (20 minutes)"
@@ -40,9 +46,9 @@ help:
 	@echo "  make reference    install the systems that the benchmarks compare with"
 	@echo "  make docs         build the documentation as a site in .cache/site"
 	@echo "  make lock         resolve locks/ again, all packages with hashes (UPGRADE=--upgrade: to the newest versions)"
-	@echo "  make audit        licences and a bill of materials of what is installed, known vulnerabilities of locks/"
+	@echo "  make audit        licences and a bill of materials of what is installed, known vulnerabilities of locks/; ends with 3 without an advisory service"
 	@echo "  make lowest       run the tests with the lowest versions that pyproject.toml allows (minutes)"
-	@echo "  make pythons      run tests on Python 3.12 to 3.14, where there is an interpreter (minutes)"
+	@echo "  make pythons      run tests on Python 3.12 to 3.14; ends with 3 without an interpreter (minutes)"
 	@echo "  make clients      OpenAI clients, agents and frameworks in their default modes, each in an environment of its own (minutes)"
 	@echo "  make distributions install the wheel and the sdist with pip into new environments, and run the demo (minutes)"
 	@echo "  make clean        delete $(VENV) and all caches"
@@ -82,8 +88,8 @@ up: $(INSTALLED)
 # The environment of lint, types and tests.
 environment: $(ORACLES)
 
-# Lint, types, and the guards: imports, names, banned words, private names of libraries, lengths of pages.
-GUARDS := tests/test_imports.py tests/test_guards.py tests/test_repository.py
+# Lint, types, and the guards: imports, names, banned words, private names of libraries, lengths of pages, records.
+GUARDS := tests/test_imports.py tests/test_guards.py tests/test_repository.py tests/long/test_record.py
 check: $(INSTALLED)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
@@ -97,16 +103,23 @@ test: $(ORACLES)
 tests: $(ORACLES)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder $(GUARDS:%=--deselect %)
 
+# Each part is run, whatever the others end with. It passes where all of them pass.
+test-long: $(ORACLES)
+	$(RECORD) test-long -- $(AGAIN) --keep-going full-tests abuse lowest pythons clients distributions docs audit \
+		compose-test fuzz-long N=100000
+
 # Faults last as long, and clients are as many, as the service promises to survive. Two processes, because these tests
 # measure times.
-test-long: $(ORACLES)
+full-tests: $(ORACLES)
 	$(MAKE) --no-print-directory check
 	OMP_NUM_THREADS=1 ABS_TESTS_FULL=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 	$(BIN)/python -m tests.references.search --cases 5000
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.long.chaos --record
-	$(MAKE) --no-print-directory abuse
-	$(MAKE) --no-print-directory lowest pythons clients distributions audit compose-test
-	$(MAKE) --no-print-directory fuzz N=100000
+	OMP_NUM_THREADS=1 $(RECORD) chaos -- $(BIN)/python -m tests.long.chaos --record
+
+# The targets without a row that says that they passed with the files of today.
+records:
+	for target in $$($(RECORD) --stale); do $(AGAIN) $$target || true; done
+	@left=$$($(RECORD) --stale); if [ -n "$$left" ]; then echo "not passed: $$left"; exit 1; fi
 
 measure: $(INSTALLED)
 	$(BIN)/python -m tests.measure
@@ -116,6 +129,10 @@ fuzz: $(INSTALLED)
 	$(BIN)/python -m tests.long.fuzz --stacked --cases $$(($(N) / 10))
 	$(BIN)/python -m tests.long.fuzz --apart --cases $$(($(N) / 10))
 	$(BIN)/python -m tests.long.pushdown_fuzz --cases $$(($(N) / 10))
+
+fuzz-long: N = 10000
+fuzz-long: $(INSTALLED)
+	$(RECORD) fuzz-long -- $(AGAIN) fuzz N=$(N)
 
 # Systems for comparison. XGrammar declares GPU libraries that the benchmarks do not need.
 reference: $(ORACLES)
@@ -152,38 +169,35 @@ load: $(INSTALLED)
 
 # The pages of settings and errors and the pictures of constraints are generated first.
 docs: $(INSTALLED)
-	$(BIN)/python -m docs.tools.settings_page
-	$(BIN)/python -m docs.tools.errors_page
-	$(BIN)/python -m docs.tools.draw
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	$(RECORD) docs -- bash -ec "$(BIN)/python -m docs.tools.settings_page; $(BIN)/python -m docs.tools.errors_page; \
+		$(BIN)/python -m docs.tools.draw; NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet"
 
 # Where no engine answers, root with Docker's packages gets one for the command; elsewhere it ends with 3 and says why.
 image:
-	tests/deploy/with_engine.sh deploy/images.sh
+	$(RECORD) image -- tests/deploy/with_engine.sh deploy/images.sh
 
 image-files: $(INSTALLED)
 	PYTHON=$(BIN)/python deploy/images.sh files
 
 compose-test: $(INSTALLED)
-	tests/deploy/with_engine.sh bash -ec "deploy/images.sh; \
+	$(RECORD) compose-test -- tests/deploy/with_engine.sh bash -ec "deploy/images.sh; \
 		ABS_IMAGES=1 $(BIN)/python -m pytest -q tests/deploy/test_images.py tests/deploy/test_running_containers.py"
 
 # 200 requests and the short form of the fault matrix, to end within 15 minutes even on a busy machine. `make test-long`
 # runs 500 requests and the matrix in full length.
 chaos: $(INSTALLED)
-	OMP_NUM_THREADS=1 $(BIN)/python -m tests.long.chaos --requests 200
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 2 --dist loadfile tests/app/faults tests/app/broker/test_redis_connections.py
+	OMP_NUM_THREADS=1 $(RECORD) chaos -- bash -ec "$(BIN)/python -m tests.long.chaos --requests 200; $(BIN)/python -m \
+		pytest --numprocesses 2 --dist loadfile tests/app/faults tests/app/broker/test_redis_connections.py"
 
 # Attacks on the API from outside, without a proxy and behind ours, and from its own description.
 abuse: $(INSTALLED)
-	$(BIN)/python -m tests.long.abuse
-	$(BIN)/python -m tests.long.mutants --cases 20000
+	$(RECORD) abuse -- bash -ec "$(BIN)/python -m tests.long.abuse; $(BIN)/python -m tests.long.mutants --cases 20000"
 
-# Where the advisory service cannot be reached, the audit says so and ends with 3, which does not fail here.
+# Where the advisory service cannot be reached, the audit says so and ends with 3: not run.
 audit: $(INSTALLED)
 	$(PYTHON) -m venv .cache/audit/environment
 	.cache/audit/environment/bin/python -m pip install --quiet --no-deps --require-hashes --requirement locks/audit.txt
-	$(BIN)/python -m tools.audit .cache/audit || [ $$? = 3 ]
+	$(RECORD) audit -- $(BIN)/python -m tools.audit .cache/audit
 
 UV := .cache/uv
 $(UV)/.installed: locks/uv.txt
@@ -193,19 +207,19 @@ $(UV)/.installed: locks/uv.txt
 
 # The lowest versions that pyproject.toml allows of every dependency of the service; PyTorch as it is locked.
 lowest: $(UV)/.installed
-	$(UV)/bin/python -m tools.lowest .cache/lowest
+	$(RECORD) lowest -- $(UV)/bin/python -m tools.lowest .cache/lowest
 
-# Newer versions of Python, with the packages of locks/ but PyTorch.
+# Newer versions of Python, with the packages of locks/ but PyTorch. Without an interpreter it ends with 3: not run.
 pythons: $(UV)/.installed
-	$(UV)/bin/python -m tools.pythons .cache/pythons
+	$(RECORD) pythons -- $(UV)/bin/python -m tools.pythons .cache/pythons
 
 # Clients of others in their default modes against a service; one that cannot be installed is named and left out.
 clients: $(INSTALLED)
-	$(BIN)/python -m tests.long.clients
+	$(RECORD) clients -- $(BIN)/python -m tests.long.clients
 
 # As a user installs them: pip resolves all but PyTorch from the metadata.
 distributions: $(INSTALLED)
-	$(BIN)/python -m tools.distributions .cache/distributions $(TORCH)
+	$(RECORD) distributions -- $(BIN)/python -m tools.distributions .cache/distributions $(TORCH)
 
 # UPGRADE=--upgrade takes the newest versions; else only what pyproject.toml no longer allows changes.
 lock: $(UV)/.installed

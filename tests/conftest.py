@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +14,7 @@ from app.environment import let_idle_threads_sleep
 from tests.servers.cluster import FULL
 from tests.servers.preforked import PreforkedProcess
 from tests.servers.service_process import ServiceProcess, serving
+from tests.skips import fail_unlisted
 from tests.tools.processor_time import ProcessorTimes
 
 let_idle_threads_sleep()  # here, before any test imports PyTorch
@@ -53,6 +54,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_runtestloop() -> None:
     gc.freeze()  # the collector leaves modules and collected tests alone
     gc.enable()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport() -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    fail_unlisted(report)
+    return report
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest.CollectReport]:
+    report = yield
+    fail_unlisted(report)
+    return report
 
 
 def _keep_short_form(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from app.cli.demo_questions import AGENT, FLIGHT, IMPOSSIBLE, MODEL, PROMPT, SENTENCE
 from app.settings import Settings
+from tests.skips import is_listed, reasons
 
 ROOT = Path(__file__).resolve().parents[1]
 TOP_LEVEL = {
@@ -141,6 +142,14 @@ def test_contributing_names_every_file_of_a_request_option() -> None:
     files = set(re.findall(r"`((?:abs_client|app|decoding)/[\w./]+)`", page.partition("\n## ")[0]))
     packages = ("abs_client/", "app/", "compiler/", "decoding/")
     assert files == {path for path, text in texts() if path.startswith(packages) and "length_penalty" in text}
+
+
+def test_contributing_lists_only_reasons_of_skips_that_occur() -> None:
+    sources = "".join(text for path, text in texts() if path.startswith("tests/") and path.endswith(".py"))
+    for reason in reasons():
+        literal = max(reason.split("…"), key=len)
+        assert literal in sources or literal.startswith("could not import"), reason  # pytest writes this one
+    assert is_listed("the test above is the short form") and not is_listed("the test is slow")
 
 
 def test_the_page_of_settings_names_every_setting() -> None:

@@ -24,6 +24,7 @@ from typing import Any
 ROOT = Path(__file__).resolve().parents[1]
 GPL = ("locks/fado.txt", "tests/requirements-linux.txt")  # tests compare with these; no extra installs them
 FAILED, UNREACHED = 1, 3
+_BLOCKED = "network may be blocking this service"  # pip-audit has no exit status of its own for this
 _GPL = re.compile(r"\b(?:AGPL|GPL|GNU (?:Affero )?General Public)")
 
 
@@ -59,27 +60,35 @@ def write_licences(path: Path) -> None:
     print(f"{path}: the licences of {len(rows)} packages")
 
 
-def vulnerabilities(report: str) -> list[str]:
-    """The findings of pip-audit's report in JSON. Raises ServiceUnreached for a report without any answer."""
-    packages: list[dict[str, Any]] = json.loads(report)["dependencies"]
+def vulnerabilities(packages: list[dict[str, Any]]) -> list[str]:
+    """The findings among pip-audit's answers. Raises ServiceUnreached where no package has one."""
     skipped = [package for package in packages if "skip_reason" in package]
     if len(skipped) == len(packages):
         raise ServiceUnreached(skipped[0]["skip_reason"] if skipped else "the report is empty")
     known = [(package, found) for package in packages for found in package.get("vulns", ())]
-    return [f"not audited: {package['skip_reason']}" for package in skipped] + [
+    findings = [f"not audited: {package['skip_reason']}" for package in skipped] + [
         f"{package['name']} {package['version']}: {found['id']}, fixed in {', '.join(found['fix_versions']) or 'none'}"
         for package, found in known
     ]
+    return sorted(set(findings))
 
 
-def ask(program: Path, files: list[Path], options: list[str]) -> list[str]:
-    """The known vulnerabilities of the versions in some files. Raises ServiceUnreached."""
-    requirements = [f"--requirement={path}" for path in files]
+def ask(program: Path, files: list[Path], options: list[str]) -> list[dict[str, Any]]:
+    """What the service answers about each package of some files. Raises ServiceUnreached.
+
+    Each file has a run, which takes neither two versions of a package nor hashes for some packages alone.
+    """
     command = [str(program), "--no-deps", "--disable-pip", "--progress-spinner=off", "--format=json", "--desc=off"]
-    done = subprocess.run([*command, *requirements, *options], check=False, capture_output=True, text=True)
-    if not done.stdout.startswith("{"):  # pip-audit has no exit status of its own for this
-        raise ServiceUnreached(done.stderr.strip().rpartition("\n")[2])
-    return vulnerabilities(done.stdout)
+    packages: list[dict[str, Any]] = []
+    for path in files:
+        words = [*command, f"--requirement={path}", *options]
+        done = subprocess.run(words, check=False, capture_output=True, text=True)
+        if _BLOCKED in done.stderr:
+            raise ServiceUnreached(done.stderr.strip().rpartition("\n")[2])
+        if not done.stdout.startswith("{"):
+            raise SystemExit(f"{path}: {done.stderr}")
+        packages += json.loads(done.stdout)["dependencies"]
+    return packages
 
 
 def audit(folder: Path, options: list[str]) -> int:
@@ -92,11 +101,8 @@ def audit(folder: Path, options: list[str]) -> int:
     print(f"{bill}: a bill of materials (CycloneDX)")
     findings = undeclared_gpl()
     status = 0
-    # torch.txt is without hashes, which one run cannot mix with hashes.
-    unhashed = ROOT / "locks" / "torch.txt"
-    hashed = [path for path in sorted((ROOT / "locks").glob("*.txt")) if path != unhashed]
     try:
-        findings += ask(programs / "pip-audit", hashed, options) + ask(programs / "pip-audit", [unhashed], options)
+        findings += vulnerabilities(ask(programs / "pip-audit", sorted((ROOT / "locks").glob("*.txt")), options))
     except ServiceUnreached as error:
         print(f"vulnerabilities: not checked, for the advisory service cannot be reached ({error})", file=sys.stderr)
         status = UNREACHED

