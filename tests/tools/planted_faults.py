@@ -29,7 +29,7 @@ import tomllib
 import venv
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +92,26 @@ class Run:
     failed: list[str]
     cpu_s: float
     wall_s: float
+
+
+@dataclass(slots=True)
+class Result:
+    """What is known of a fault.
+
+    found_by        a test that fails with it; None as long as there is none
+    files           test files that do not find it
+    failing_anyway  tests that fail without it, too
+    """
+
+    found_by: str | None = None
+    files: list[str] = field(default_factory=list)
+    failing_anyway: list[str] = field(default_factory=list)
+    cpu_s: float = 0.0
+    wall_s: float = 0.0
+
+    def add(self, run: Run) -> None:
+        """Count a run's time."""
+        self.cpu_s, self.wall_s = round(self.cpu_s + run.cpu_s, 1), round(self.wall_s + run.wall_s, 1)
 
 
 class Copy:
@@ -181,40 +201,36 @@ def files_that_reach(fault: Fault, reach: dict[str, Any], test_files: list[str])
     return sorted(reaching, key=lambda each: (not each.startswith(own), reach.get(each, {}).get("cpu_s", 0.0)))
 
 
-def find(copy: Copy, fault: Fault, test_files: Sequence[str]) -> dict[str, Any]:
+def find(copy: Copy, fault: Fault, test_files: Sequence[str], result: Result) -> None:
     """Run test files up to the first test that fails with the fault, and not without it."""
-    text = fault.plant((copy.path / fault.file).read_text(encoding="utf-8"))
-    runs, failing_anyway, found = list[Run](), list[str](), None
-    waiting, count = list(test_files), 4
-    while waiting and found is None:
+    text, count = fault.plant((copy.path / fault.file).read_text(encoding="utf-8")), 4
+    waiting = [each for each in test_files if each not in result.files]
+    while waiting and result.found_by is None:
         with copy.changed(fault.file, text):
-            run = copy.pytest("-x", *(f"--deselect={each}" for each in failing_anyway), *waiting[:count])
-        runs.append(run)
+            run = copy.pytest("-x", *(f"--deselect={each}" for each in result.failing_anyway), *waiting[:count])
+        result.add(run)
         if run.status in (0, _NO_TESTS):
+            result.files += waiting[:count]
             waiting, count = waiting[count:], 2 * count
         elif not run.failed:
-            found = f"pytest ended with {run.status}"
+            result.found_by = f"pytest ended with {run.status}"
         else:
             test = run.failed[0]
-            runs.append(copy.pytest(test))
-            if runs[-1].status == 0:
-                found = test
+            result.add(again := copy.pytest(test))
+            if again.status == 0:
+                result.found_by = test
             else:  # it fails without the fault, too, and so finds nothing
-                failing_anyway.append(test)
-    return {
-        "found_by": found, "failing_anyway": failing_anyway, "files": len(test_files),
-        "cpu_s": round(sum(run.cpu_s for run in runs), 1), "wall_s": round(sum(run.wall_s for run in runs), 1),
-    }  # fmt: skip
+                result.failing_anyway.append(test)
 
 
-def summary(faults: Sequence[Fault], results: dict[str, Any]) -> Iterator[str]:
+def summary(faults: Sequence[Fault], results: dict[str, Result]) -> Iterator[str]:
     """Lines of a Markdown table: by package, how many faults are found."""
     yield "| package | planted | run | found | processor time | not found |\n|---|---|---|---|---|---|"
     for package in PACKAGES:
         names = [fault.name for fault in faults if fault.file.startswith(f"{package}/")]
         run = {name: results[name] for name in names if name in results}
-        missed = [name for name, result in run.items() if result["found_by"] is None]
-        minutes = sum(result["cpu_s"] for result in run.values()) / 60
+        missed = [name for name, result in run.items() if result.found_by is None]
+        minutes = sum(result.cpu_s for result in run.values()) / 60
         found = len(run) - len(missed)
         yield f"| `{package}` | {len(names)} | {len(run)} | {found} | {minutes:.0f} min | {', '.join(missed)} |"
 
@@ -243,17 +259,14 @@ def main() -> None:
         if options.record:
             record(copy, faults, names or ("",), reach_path)
             return
-        reach, results = _read(reach_path), _read(found_path)
+        reach, results = _read(reach_path), {name: Result(**each) for name, each in _read(found_path).items()}
         for fault in [fault for fault in faults if not names or fault.name in names]:
-            earlier = results.get(fault.name)
-            files = files_that_reach(fault, reach, copy.test_files)
-            if options.whole and earlier and earlier["found_by"] is None and not earlier.get("whole"):
-                files = [each for each in copy.test_files if each not in files]
-            elif options.whole or earlier:
-                continue
-            results[fault.name] = find(copy, fault, files) | {"whole": options.whole}
-            _write(found_path, results)
-            print(f"{fault.name}: {results[fault.name]}", flush=True)
+            files = copy.test_files if options.whole else files_that_reach(fault, reach, copy.test_files)
+            result = results.setdefault(fault.name, Result())
+            if result.found_by is None and not set(files) <= set(result.files):
+                find(copy, fault, files, result)
+                _write(found_path, {name: asdict(each) for name, each in results.items()})
+                print(f"{fault.name}: {result.found_by or 'not found'}, {result.cpu_s} s", flush=True)
         print(*summary(faults, results), sep="\n")
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools.planted_faults import PACKAGES, ROOT, Copy, Fault, files_that_reach, find, read_faults, record
+from tests.tools.planted_faults import PACKAGES, ROOT, Copy, Fault, Result, files_that_reach, find, read_faults, record
 
 FAULTS = read_faults()
 TREE = {  # a service in little, with a test of each package
@@ -56,6 +56,6 @@ def test_fault_is_found_by_a_test_that_reaches_it(tmp_path: Path, monkeypatch: p
     files = files_that_reach(GREATEST, reach, copy.test_files)
     folders = ["tests/compiler", "tests/compiler", "tests/app"]  # of the last one a child process reaches the fault
     assert [file.rpartition("/")[0] for file in files] == folders
-    found = find(copy, GREATEST, files)
-    assert found["found_by"] == "tests/app/test_served.py::test_served"
-    assert found["failing_anyway"] == ["tests/compiler/test_broken.py::test_broken"]
+    find(copy, GREATEST, files, result := Result())
+    assert result.found_by == "tests/app/test_served.py::test_served"
+    assert result.failing_anyway == ["tests/compiler/test_broken.py::test_broken"]
