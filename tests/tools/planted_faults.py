@@ -157,7 +157,7 @@ class Copy:
     def pytest(self, *arguments: str) -> Run:
         """Run tests in the clone."""
         before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-        command = [self._bin / "python", "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
+        command = [str(self._bin / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
         with subprocess.Popen(
             command, cwd=self.path, env=self._environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT, text=True, start_new_session=True,
