@@ -193,12 +193,16 @@ def record(copy: Copy, faults: Sequence[Fault], beginnings: tuple[str, ...], pat
 
 
 def files_that_reach(fault: Fault, reach: dict[str, Any], test_files: list[str]) -> list[str]:
-    """The test files that reach a fault. Those of its own sub-package come first, then the cheapest."""
-    own = "/".join(["tests", *fault.file.split("/")[:2]])
+    """The test files that reach a fault. Those of its module come first, then its sub-package's, then the cheapest."""
+    module, folder = Path(fault.file).stem, "/".join(["tests", *fault.file.split("/")[:-1][:2]])
     reaching = [each for each in test_files if each.startswith(fault.tests)] if fault.tests else [
         each for each in test_files if fault.name in reach.get(each, {}).get("reaches", ())
     ]  # fmt: skip
-    return sorted(reaching, key=lambda each: (not each.startswith(own), reach.get(each, {}).get("cpu_s", 0.0)))
+
+    def rank(file: str) -> tuple[bool, bool, float]:
+        return module not in file, not file.startswith(folder), reach.get(file, {}).get("cpu_s", 0.0)
+
+    return sorted(reaching, key=rank)
 
 
 def find(copy: Copy, fault: Fault, test_files: Sequence[str], result: Result) -> None:
