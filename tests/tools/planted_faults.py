@@ -40,7 +40,8 @@ FAULTS = Path(__file__).with_suffix(".toml")
 PACKAGES = ("compiler", "decoding", "app")
 RUN_S_MAX = 1800.0  # of one run of pytest: a fault may end in a loop
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+?\.py(?:::.+?)?)(?: - .*)?$", re.MULTILINE)
-_NO_TESTS = 5  # exit status of pytest
+_NO_TESTS, _TIMED_OUT = 5, 124  # exit status of pytest, and ours where it does not end
+_INTERRUPTED = (2, -signal.SIGINT, -signal.SIGKILL, -signal.SIGTERM)  # from outside, where no test has failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +156,7 @@ class Copy:
             (self.path / file).write_text(before, encoding="utf-8")
 
     def pytest(self, *arguments: str) -> Run:
-        """Run tests in the clone."""
+        """Run tests in the clone. Exits where a signal from outside ends them."""
         before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
         command = [str(self._bin / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
         with subprocess.Popen(
@@ -164,12 +165,18 @@ class Copy:
         ) as process:  # fmt: skip
             try:
                 output, _ = process.communicate(timeout=RUN_S_MAX)
-            except subprocess.TimeoutExpired:
+                status = process.returncode
+            except BaseException as error:
                 os.killpg(process.pid, signal.SIGKILL)
-                output, _ = process.communicate()
+                if not isinstance(error, subprocess.TimeoutExpired):
+                    raise
+                (output, _), status = process.communicate(), _TIMED_OUT
+        failed = _FAILED.findall(output)
+        if status in _INTERRUPTED and not failed:
+            sys.exit(f"pytest was interrupted ({status}); what was done before is recorded")
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return Run(process.returncode, _FAILED.findall(output), round(cpu_s, 1), round(time.monotonic() - started, 1))
+        return Run(status, failed, round(cpu_s, 1), round(time.monotonic() - started, 1))
 
 
 def record(copy: Copy, faults: Sequence[Fault], beginnings: tuple[str, ...], path: Path) -> dict[str, Any]:
@@ -258,6 +265,7 @@ def main() -> None:
     options = parser.parse_args()
     faults, names = read_faults(), tuple(options.names)
     reach_path, found_path = options.results / "reach.json", options.results / "found.json"
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that it leaves neither processes nor files behind
     with tempfile.TemporaryDirectory(prefix="planted-") as folder:
         copy = Copy(options.tree.resolve(), Path(folder).resolve())
         if options.record:
