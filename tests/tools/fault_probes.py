@@ -1,4 +1,4 @@
-"""Notes which test file is running when a function with a planted fault begins, in all processes.
+"""Notes which test files reach a function with a planted fault.
 
 planted_faults.py copies this module into the environment of its clone. There it is a plugin of pytest, and the
 functions with faults call `reach`. Notes are empty files beside it: reached/tests+FOLDER+FILE/FAULT.

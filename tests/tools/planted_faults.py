@@ -1,12 +1,12 @@
-"""Plants faults in a copy of the code, one at a time, and records which test finds each.
+"""Plants faults one at a time, and records which test finds each.
 
     python -m tests.tools.planted_faults --record          # once: which test files reach which fault
     python -m tests.tools.planted_faults                   # each fault against the test files that reach it
     python -m tests.tools.planted_faults --whole           # those that are not found, against all other test files
 
-The faults are in planted_faults.toml. Names after the options choose some of them; with --record, they are the
-beginnings of test files' paths. `--tree` tests the last commit of another clone, such as one from before a change. What
-is done is not repeated: its records are in `--results`, a folder.
+A clone of the code has the faults, which are in planted_faults.toml. Names after the options choose some of them; with
+--record, they are the beginnings of test files' paths. `--tree` names another clone, whose last commit is tested, such
+as one from before a change. What is done is not repeated: its records are in `--results`, a folder.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class Fault:
         return text.replace(self.before, self.after)
 
     def probe(self, text: str) -> str:
-        """The file's text with a note at the beginning of the function that has the fault."""
+        """The file's text, in which the fault's function calls `reach` first."""
         at = text.index(self.before)
         line = 1 + text.count("\n", 0, at + len(self.before) - len(self.before.lstrip()))
         kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -87,7 +87,7 @@ def read_faults(path: Path = FAULTS) -> list[Fault]:
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """A run of pytest, with the processor time of all processes that it waited for. `failed`: tests."""
+    """A run of pytest. `failed` are tests; `cpu_s` is that of all processes that it waited for."""
 
     status: int
     failed: list[str]
@@ -116,7 +116,7 @@ class Result:
 
 
 class Copy:
-    """A clone of a tree with an environment of its own, which imports the clone's packages in every process."""
+    """A clone of a tree. All processes of its own environment import its packages."""
 
     def __init__(self, tree: Path, folder: Path) -> None:
         self.path = folder / "clone"
@@ -213,7 +213,10 @@ def files_that_reach(fault: Fault, reach: dict[str, Any], test_files: list[str])
 
 
 def find(copy: Copy, fault: Fault, test_files: Sequence[str], result: Result) -> None:
-    """Run test files up to the first test that fails with the fault, and not without it."""
+    """Run test files up to the first test that finds the fault.
+
+    That test fails with the fault, and not without it.
+    """
     text, count = fault.plant((copy.path / fault.file).read_text(encoding="utf-8")), 4
     waiting = [each for each in test_files if each not in result.files]
     while waiting and result.found_by is None:

@@ -1,4 +1,4 @@
-"""Tests of the planted faults: each fits the code, and the script finds one in a small tree."""
+"""Planted faults fit the code, and a small one is found."""
 
 import subprocess
 from collections import Counter
