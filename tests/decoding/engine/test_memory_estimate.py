@@ -48,7 +48,7 @@ def _search(constraint: PreparedConstraint, rows: int) -> Generation:
 def test_a_long_generation_uses_no_more_than_estimated(
     begin: Callable[[PreparedConstraint, int], Generation], rows: int, factor: int
 ) -> None:
-    model = _model(num_hidden_layers=8, num_key_value_heads=4, hidden_size=128)
+    model = _model(num_key_value_heads=4, hidden_size=512)
     run = begin(_constraint(model), rows)
     announced = model.bytes_for(3, run.size.rows, run.size.max_tokens, run.size.scratch_bytes)
     model.prefill([1])  # what the library keeps for later
