@@ -83,7 +83,9 @@ class PrefixModel(WholePrompts[PrefixSession]):
 
 
 class HashModel(PrefixModel):
-    """Pseudo-random log-probs: a window of fixed random numbers, whose place is a hash of the prefix.
+    """Pseudo-random log-probs.
+
+    They are a window of fixed random numbers, at a place that is a hash of the prefix.
 
     levels  the number of different logits (0: no limit), so that exact ties are common
     memory  the number of last ids that count (None: all), so that rows tie with each other too

@@ -20,7 +20,7 @@ from tests.decoding.random_automata import of_length
 from tests.decoding.random_models import V, llama_of
 from tests.decoding.recorded_operators import recorded_operators
 
-LENGTH = 100  # tokens before EOS
+LENGTH = 60  # tokens before EOS
 FACTOR_OF_SAMPLES, FACTOR_OF_SEARCHES = 4, 40  # rows of a search share most of what they read; the estimate ignores it
 
 
