@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
+from math import inf
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from decoding.heuristic.unigram import PRIOR_FLOOR
 from decoding.model import ObserveScores, ScoredSequence, Scores, StepInput, WholePrompts
+
+PLACES = 2**16  # windows of random numbers
 
 
 @dataclass(slots=True)
@@ -80,7 +83,9 @@ class PrefixModel(WholePrompts[PrefixSession]):
 
 
 class HashModel(PrefixModel):
-    """Pseudo-random log-probs, drawn from a hash of the prefix.
+    """Pseudo-random log-probs.
+
+    They are a window of fixed random numbers, at a place that is a hash of the prefix.
 
     levels  the number of different logits (0: no limit), so that exact ties are common
     memory  the number of last ids that count (None: all), so that rows tie with each other too
@@ -98,15 +103,25 @@ class HashModel(PrefixModel):
 
     def log_probs(self, prefix: tuple[int, ...]) -> Tensor:
         context = prefix if self._memory is None else prefix[len(prefix) - min(self._memory, len(prefix)) :]
-        digest = hashlib.sha256(repr((self._seed, context)).encode()).digest()
-        random = np.random.default_rng(int.from_bytes(digest[:8], "big"))
-        logits = random.normal(scale=self._spread, size=self.vocab_size)
-        if self._levels:
-            logits = random.integers(0, self._levels, self.vocab_size).astype(float)
-        is_zero = random.random(self.vocab_size) < self._zeros
-        is_zero[random.integers(self.vocab_size)] = False
-        logits[is_zero] = -np.inf
-        return torch.tensor(logits, dtype=torch.float32).log_softmax(dim=0)
+        place = hash((self._seed, context)) % PLACES
+        normal, *uniform = (numbers[place : place + self.vocab_size] for numbers in _random_numbers(self.vocab_size))
+        logits = (uniform[0] * self._levels).floor() if self._levels else normal * self._spread
+        if self._zeros:
+            logits[uniform[1] < self._zeros] = -inf
+            logits[place % self.vocab_size] = 0.0
+        return logits.log_softmax(dim=0)
+
+    @property
+    def prior(self) -> Tensor:
+        """A prior without the passes of `unigram_prior`."""
+        return self.log_probs(()).clamp(min=PRIOR_FLOOR).double()
+
+
+@cache
+def _random_numbers(vocab_size: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Normal numbers, and twice uniform ones, for each place and id."""
+    draw, size = torch.Generator().manual_seed(vocab_size), PLACES + vocab_size
+    return torch.randn(size, generator=draw), torch.rand(size, generator=draw), torch.rand(size, generator=draw)
 
 
 class ScriptedModel(PrefixModel):

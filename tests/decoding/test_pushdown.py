@@ -59,6 +59,13 @@ def captions(captions_dir: Path) -> HuggingFaceModel:
     return HuggingFaceModel.load(str(captions_dir))
 
 
+@pytest.fixture(scope="module")
+def learnt(captions: HuggingFaceModel) -> dict[str, Any]:
+    """What constraints take from the model."""
+    prior = unigram_prior(captions)
+    return {"prior": prior, "endings": find_endings(captions, prior)}
+
+
 def lifted(grammar: Grammar, vocabulary: Vocabulary, inline: int = 2_000) -> PushdownAutomaton:
     guard = ResourceGuard(DEFAULT_LIMITS)
     return lift_to_tokens(build_machine(grammar, guard, inline_growth_max=inline), vocabulary, guard)
@@ -86,7 +93,7 @@ def test_a_regular_language_gives_the_steps_of_its_explicit_automaton(
     assert explicit.min_tokens == pushdown.min_tokens
     for seed in range(4):
         model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=seed)
-        parts: dict[str, Any] = {"prior": unigram_prior(model), "pieces": pieces if seed % 2 else None}
+        parts: dict[str, Any] = {"prior": model.prior, "pieces": pieces if seed % 2 else None}
         options = SearchOptions(explicit.min_tokens + 3 * seed, beams=1 + 2 * seed, n=1 + seed, algorithm=algorithm)
         runs = []
         for automaton in (explicit, pushdown):
@@ -118,7 +125,7 @@ def test_endings_have_the_effect_that_they_have_on_explicit_automata(files: Mode
     grammar, pattern = REGULAR["words"]
     explicit, pushdown = explicit_automaton(pattern, files.vocabulary), lifted(grammar, files.vocabulary, inline=0)
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=8)
-    prior = unigram_prior(model)
+    prior = model.prior
     for seed in range(3):
         endings = random_endings(explicit, np.random.default_rng(seed))
         results = [
@@ -156,13 +163,10 @@ def generations(constraint: PreparedConstraint, budget: int, seed: int) -> list[
 @pytest.mark.parametrize("name", GRAMMARS)
 @pytest.mark.sample(4)
 def test_answers_are_in_the_language_within_the_budget_and_replay(
-    name: str, captions: HuggingFaceModel, files: ModelFiles, pieces: TokenBytes
+    name: str, captions: HuggingFaceModel, learnt: dict[str, Any], files: ModelFiles, pieces: TokenBytes
 ) -> None:
     automaton = lifted(GRAMMARS[name].grammar, files.vocabulary)
-    prior = unigram_prior(captions)
-    constraint = PreparedConstraint.prepare(
-        automaton, CPU, prior=prior, pieces=pieces, endings=find_endings(captions, prior)
-    )
+    constraint = PreparedConstraint.prepare(automaton, CPU, pieces=pieces, **learnt)
     for seed, extra in enumerate((0, 1, 14)):
         budget = automaton.min_tokens + extra
         for generation, options in generations(constraint, budget, seed):
@@ -191,7 +195,7 @@ def test_json_of_any_depth_over_gpt2_ends_in_time(algorithm: Algorithm, shared: 
 def test_answers_are_those_of_torch_arrays(files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=5)
     constraint = PreparedConstraint.prepare(
-        lifted(GRAMMARS["json"].grammar, files.vocabulary), CPU, prior=unigram_prior(model)
+        lifted(GRAMMARS["json"].grammar, files.vocabulary), CPU, prior=model.prior
     )
     options = [SearchOptions(14, beams=4, n=3, algorithm=algorithm) for algorithm in ALGORITHMS]
 
@@ -269,7 +273,7 @@ def test_an_answer_goes_on_where_a_text_stopped(captions: HuggingFaceModel, file
 def test_states_take_no_more_memory_than_estimated(name: str, members_max: int, files: ModelFiles) -> None:
     automaton = lifted(GRAMMARS[name].grammar, files.vocabulary)
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=members_max)
-    constraint = PreparedConstraint.prepare(automaton, CPU, prior=unigram_prior(model), limits=StateLimits(members_max))
+    constraint = PreparedConstraint.prepare(automaton, CPU, prior=model.prior, limits=StateLimits(members_max))
     options = SearchOptions(24, beams=8, length_penalty=2.0)
     drive(model, (1,), search_of(constraint, options))  # what all generations share is made here
     search = search_of(constraint, options)

@@ -15,6 +15,7 @@ from tests.long.fuzz_paths import PATHS, Case
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.sample(16)
 def test_answers_are_texts_of_the_sequence(seed: int) -> None:
     draw = random.Random(1_000 + seed)
     spec = random_sequence(draw)

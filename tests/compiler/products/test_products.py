@@ -26,7 +26,7 @@ from tests.references.apart import taken_apart
 from tests.references.random_constraints import ALPHABET, few_pieces, pieces, random_spec, random_stacked_spec
 from tests.servers.cluster import FULL
 
-LIMITS = Limits(compile_s_max=60.0, budget_expansions_max=60)
+LIMITS = Limits(compile_s_max=60.0, budget_expansions_max=60, dfa_states_max=5_000)
 CASES, SEEDS = 15, 40 if FULL else 12
 
 

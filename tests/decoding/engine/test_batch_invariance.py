@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -61,8 +60,8 @@ def _batch_scores(model: HuggingFaceModel, seeds: list[int], steps: int) -> list
 
 def _check_neighbours(model: HuggingFaceModel) -> None:
     assert model.rows_independent
-    together = _batch_scores(model, list(range(8)), steps=6)
-    for seed in range(8):
+    together = _batch_scores(model, list(range(5)), steps=6)
+    for seed in range(5):
         for alone, among in zip(_batch_scores(model, [seed], steps=6)[0], together[seed], strict=True):
             for field in ("log_probs", "token_log_probs", "max_log_probs"):
                 assert torch.equal(getattr(alone, field), getattr(among, field))
@@ -174,7 +173,7 @@ def test_a_search_uses_no_more_memory_than_estimated(name: str, algorithm: Algor
     automaton = of_length(length, V, *model.eos_ids)
     constraint = PreparedConstraint.prepare(automaton, model.device)
     model.prefill([1])  # what the library keeps for later
-    for beams in (2, 5, 20):
+    for beams in (2, 20):
         options = SearchOptions(max_tokens=length + 1, beams=beams, algorithm=algorithm)
         run = search_of(constraint, options)
         announced = model.bytes_for(3, run.size.rows, run.size.max_tokens, run.size.scratch_bytes)
@@ -206,7 +205,7 @@ def test_sampling_uses_no_more_memory_than_estimated(
     automaton = from_table(np.arange(model.vocab_size) % 2, table, accepting, 0, eos_ids=model.eos_ids)
     constraint = PreparedConstraint.prepare(automaton, model.device)
     model.prefill([1])  # what the library keeps for later
-    for rows, tokens in itertools.product((1, 5, 40, 100), (1, 2, 5)):
+    for rows, tokens in ((1, 1), (5, 5), (40, 2), (100, 5)):
         run = Sampling(constraint, SamplingOptions(tokens, seed=1, n=rows, temperature=temperature, top_p=top_p))
         announced = model.bytes_for(3, rows, tokens, run.size.scratch_bytes)
         with recorded_operators(memory=True) as recorded:

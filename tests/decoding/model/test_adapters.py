@@ -26,8 +26,8 @@ STEPS: list[tuple[list[int], list[list[int]]]] = [([0, 0, 0], [[1], [2], [3]]), 
 WIDE = {"hidden_size": 1024, "num_hidden_layers": 1}  # whose layers oneDNN computes
 LAYERS = ["model.layers.0.self_attn.q_proj", "model.layers.1.mlp.down_proj"]
 MODELS: dict[str, Callable[[], PreTrainedModel]] = {
-    **SHARED, **{name: make for name, (make, _) in PLAIN.items() if name != "jamba, states"},
-    "llama, wide": lambda: llama_of(**WIDE),
+    "llama, wide": lambda: llama_of(**WIDE), **SHARED,
+    **{name: make for name, (make, _) in PLAIN.items() if name != "jamba, states"},
 }  # fmt: skip
 
 
@@ -51,6 +51,7 @@ def _log_probs(model: HuggingFaceModel, prompt: list[int]) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("name", MODELS)
+@pytest.mark.sample(9)
 def test_an_adapter_gives_the_log_probs_of_the_merged_model(name: str, tmp_path: Path) -> None:
     make = MODELS[name]
     model, merged, bare = _with_adapters(make, tmp_path, "a"), make(), HuggingFaceModel(make())
@@ -64,7 +65,8 @@ def test_an_adapter_gives_the_log_probs_of_the_merged_model(name: str, tmp_path:
         assert torch.equal(result, expected)
 
 
-@pytest.mark.parametrize("name", [*SHARED, "stablelm, options lost on the way", "llama, wide"])
+@pytest.mark.parametrize("name", ["llama, wide", *SHARED, "stablelm, options lost on the way"])
+@pytest.mark.sample(8)
 def test_generations_with_different_adapters_share_steps_with_the_same_bits(name: str, tmp_path: Path) -> None:
     model = _with_adapters(MODELS[name], tmp_path, "a", "b")
     generations = [(adapter, [number, 5, 6]) for number, adapter in enumerate(("", "a", "b", "a", ""), 1)]
@@ -95,6 +97,7 @@ def test_the_prompt_cache_keeps_adapters_apart(monkeypatch: pytest.MonkeyPatch, 
     assert sum(found) == len(found) / 2  # all chunks of the second round
 
 
+@pytest.mark.long
 @pytest.mark.filterwarnings("ignore::UserWarning:peft", "ignore::FutureWarning:transformers")
 @pytest.mark.parametrize("options", [
     {}, {"use_rslora": True}, {"init_lora_weights": "gaussian"}, {"fan_in_fan_out": True},
@@ -113,10 +116,18 @@ def test_scales_are_those_of_the_library_peft(options: dict[str, Any], tmp_path:
         torch.testing.assert_close(result, expected, atol=NATS, rtol=0)
 
 
-def test_scales_follow_rank_and_patterns(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("options", "scales"), [
+    ({"use_rslora": True, "alpha_pattern": {"mlp.down_proj": 3}}, (ALPHA / math.sqrt(RANK), 3 / math.sqrt(RANK))),
+    ({"fan_in_fan_out": True, "alpha_pattern": {"layers.1.mlp.down_proj": 3}, "rank_pattern": {"q_proj": RANK}},
+     (ALPHA / RANK, 3 / RANK)),
+    ({"init_lora_weights": "gaussian", "alpha_pattern": {"q_proj": 5.0, LAYERS[0]: 1.0}}, (5 / RANK, ALPHA / RANK)),
+])  # fmt: skip
+def test_scales_follow_rank_and_patterns(
+    options: dict[str, Any], scales: tuple[float, float], tmp_path: Path
+) -> None:
     bare, merged = llama_of(), llama_of()
-    write_adapter(tmp_path, bare, layers=LAYERS, use_rslora=True, alpha_pattern={"mlp.down_proj": 3})
-    merge(merged, tmp_path, lambda layer: (3 if layer == LAYERS[1] else ALPHA) / math.sqrt(RANK))
+    write_adapter(tmp_path, bare, layers=LAYERS, **options)
+    merge(merged, tmp_path, dict(zip(LAYERS, scales, strict=True)).__getitem__)
     model = HuggingFaceModel(bare)
     model.add_adapters({"a": str(tmp_path)})
     expected = _log_probs(HuggingFaceModel(merged), [1, 2])

@@ -25,11 +25,9 @@ HALF = (torch.bfloat16, torch.float16)
 
 
 def _full_pass(model: PreTrainedModel, rows: list[list[int]]) -> torch.Tensor:
-    """Log-probs after the last id of each row, computed without a cache."""
+    """Log-probs after each id of each row, computed without a cache: [rows, ids, V]."""
     with torch.inference_mode():
-        return torch.stack(
-            [model(input_ids=torch.tensor([row]), use_cache=False).logits[0, -1].float().log_softmax(0) for row in rows]
-        )
+        return model(input_ids=torch.tensor(rows), use_cache=False).logits.float().log_softmax(2)  # type: ignore[no-any-return]
 
 
 def _step(model: HuggingFaceModel, session: Any, parents: list[int], tokens: list[list[int]]) -> Scores:
@@ -44,7 +42,7 @@ def check_against_full_passes(model: HuggingFaceModel, reference: PreTrainedMode
     random = np.random.default_rng(0)
     prompt = random.integers(1, reference.config.vocab_size, 7).tolist()
     session, first = model.prefill(prompt)
-    torch.testing.assert_close(first, _full_pass(reference, [prompt])[0], atol=tolerance, rtol=0)
+    torch.testing.assert_close(first, _full_pass(reference, [prompt])[0, -1], atol=tolerance, rtol=0)
     rows = [prompt]
     feeds = [
         ([0, 0, 0], 1),
@@ -64,13 +62,13 @@ def check_against_full_passes(model: HuggingFaceModel, reference: PreTrainedMode
         assert result.log_probs.dtype == result.token_log_probs.dtype == result.max_log_probs.dtype == torch.float32
         assert result.token_log_probs.shape == result.max_log_probs.shape == (len(parents), count - 1)
         rows = [[*rows[parent], *new_ids] for parent, new_ids in zip(parents, tokens, strict=True)]
-        torch.testing.assert_close(result.log_probs, _full_pass(reference, rows), atol=tolerance, rtol=0)
-        for index in range(count - 1):
-            full_log_probs = _full_pass(reference, [row[: len(row) - count + index + 1] for row in rows])
+        *before, last = _full_pass(reference, rows)[:, -count:].unbind(1)
+        torch.testing.assert_close(result.log_probs, last, atol=tolerance, rtol=0)
+        for index, expected in enumerate(before):
             following = torch.tensor([new_ids[index + 1] for new_ids in tokens])
-            expected_scores = full_log_probs.gather(1, following[:, None])[:, 0]
+            expected_scores = expected.gather(1, following[:, None])[:, 0]
             torch.testing.assert_close(result.token_log_probs[:, index], expected_scores, atol=tolerance, rtol=0)
-            torch.testing.assert_close(result.max_log_probs[:, index], full_log_probs.amax(1), atol=tolerance, rtol=0)
+            torch.testing.assert_close(result.max_log_probs[:, index], expected.amax(1), atol=tolerance, rtol=0)
 
 
 @pytest.mark.parametrize("name", SHARED)
@@ -162,7 +160,7 @@ def test_linear_biases_match_full_passes_in_long_texts(name: str) -> None:
         rows = [[*rows[parent], step + number + 1] for number, parent in enumerate(parents)]
         result = _step(model, session, parents, [row[-1:] for row in rows])
         parents = [1, 0]
-    torch.testing.assert_close(result.log_probs, _full_pass(reference, rows), atol=2e-4, rtol=0)
+    torch.testing.assert_close(result.log_probs, _full_pass(reference, rows)[:, -1], atol=2e-4, rtol=0)
 
 
 @pytest.mark.parametrize("dtype", HALF)
@@ -268,9 +266,9 @@ def test_concurrent_generations_do_not_affect_each_other() -> None:
     _step(model, session, [0, 0], [[5], [6]])
     _step(model, other_session, [0, 0], [[7], [8]])
     result = _step(model, session, [1], [[9]]).log_probs
-    torch.testing.assert_close(result, _full_pass(reference, [[1, 2, 3, 6, 9]]), atol=2e-4, rtol=0)
+    torch.testing.assert_close(result, _full_pass(reference, [[1, 2, 3, 6, 9]])[:, -1], atol=2e-4, rtol=0)
     result = _step(model, other_session, [1], [[9]]).log_probs
-    torch.testing.assert_close(result, _full_pass(reference, [[4, 8, 9]]), atol=2e-4, rtol=0)
+    torch.testing.assert_close(result, _full_pass(reference, [[4, 8, 9]])[:, -1], atol=2e-4, rtol=0)
 
 
 @pytest.mark.parametrize("length", [1, 2, 64, 65, 130])
@@ -287,7 +285,7 @@ def test_scoring_a_finished_continuation_equals_full_passes_at_every_length(leng
 
 def test_an_empty_prompt_begins_with_the_models_own_first_token() -> None:
     model = HuggingFaceModel(gpt2_of())
-    torch.testing.assert_close(model.prefill([])[1], _full_pass(gpt2_of(), [[0]])[0], atol=2e-4, rtol=0)
+    torch.testing.assert_close(model.prefill([])[1], _full_pass(gpt2_of(), [[0]])[0, -1], atol=2e-4, rtol=0)
     with pytest.raises(PromptEmpty):
         HuggingFaceModel(gpt2_of(bos_token_id=None)).prefill([])
 

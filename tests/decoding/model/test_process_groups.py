@@ -29,6 +29,7 @@ def lost_group(folder: Path, losses: list[str], **options: Any) -> TensorParalle
     return TensorParallelModel.load(str(folder), size=2, on_loss=losses.append, **options)
 
 
+@pytest.mark.long
 def test_a_model_with_the_plain_cache_is_shared_too(tmp_path: Path) -> None:
     folder = tmp_path / "llama"
     llama_of(attn_implementation="eager").save_pretrained(folder)
@@ -69,6 +70,7 @@ def test_a_killed_process_ends_its_group(tmp_path: Path) -> None:
     losses: list[str] = []
     group = lost_group(tmp_path, losses)
     try:
+        compare_steps(group, HuggingFaceModel.load(str(tmp_path)), 1)
         session, _ = group.prefill([1])
         with pytest.raises(PromptEmpty):  # an error of the caller leaves the group alone
             group.prefill([])
@@ -83,6 +85,7 @@ def test_a_killed_process_ends_its_group(tmp_path: Path) -> None:
     assert len(losses) == 1
 
 
+@pytest.mark.long
 def test_a_stopped_process_ends_its_group_in_time(tmp_path: Path) -> None:
     llama_of().save_pretrained(tmp_path)
     losses: list[str] = []
@@ -98,6 +101,7 @@ def test_a_stopped_process_ends_its_group_in_time(tmp_path: Path) -> None:
         group.close()
 
 
+@pytest.mark.long
 def test_calls_fail_only_after_the_report_of_a_loss(tmp_path: Path) -> None:
     llama_of(bos_token_id=None).save_pretrained(tmp_path)
     reported, released = threading.Event(), threading.Event()
@@ -124,6 +128,7 @@ def test_calls_fail_only_after_the_report_of_a_loss(tmp_path: Path) -> None:
         group.close()
 
 
+@pytest.mark.long
 def test_models_that_cannot_be_shared_are_refused(tmp_path: Path) -> None:
     gpt2_of().save_pretrained(tmp_path / "gpt2")
     bloom_of().save_pretrained(tmp_path / "bloom")
@@ -138,6 +143,7 @@ def test_models_that_cannot_be_shared_are_refused(tmp_path: Path) -> None:
             TensorParallelModel.load(str(tmp_path / name), **options)  # type: ignore[arg-type]
 
 
+@pytest.mark.long
 def test_a_group_does_not_start_with_an_unfit_adapter(tmp_path: Path) -> None:
     bare = llama_of()
     bare.save_pretrained(tmp_path / "model")

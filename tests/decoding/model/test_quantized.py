@@ -35,14 +35,21 @@ def method(request: pytest.FixtureRequest) -> Iterator[str]:
     yield request.param
 
 
-def test_a_quantized_checkpoint_answers_under_a_constraint(method: str, captions_dir: Path, tmp_path: Path) -> None:
+@pytest.fixture(scope="module")
+def exact(captions_dir: Path) -> ConstrainedModel:
+    model = AutoModelForCausalLM.from_pretrained(captions_dir, dtype="float32")
+    return ConstrainedModel(model, AutoTokenizer.from_pretrained(captions_dir))
+
+
+def test_a_quantized_checkpoint_answers_under_a_constraint(
+    method: str, exact: ConstrainedModel, captions_dir: Path, tmp_path: Path
+) -> None:
     METHODS[method][1](captions_dir, tmp_path / "quantized")
     quantized = loading.load_model(str(tmp_path / "quantized"), "cpu", "auto")
     tokenizer = AutoTokenizer.from_pretrained(captions_dir)
-    exact = AutoModelForCausalLM.from_pretrained(captions_dir, dtype="float32")
     (answer,), (expected,) = (
-        ConstrainedModel(model, tokenizer).generate(PROMPT, CONSTRAINT, SearchOptions(beams=4, max_tokens=24))
-        for model in (quantized, exact)
+        model.generate(PROMPT, CONSTRAINT, SearchOptions(beams=4, max_tokens=24))
+        for model in (ConstrainedModel(quantized, tokenizer), exact)
     )
     assert satisfies(spec_from_json(CONSTRAINT), answer.text)
     assert answer.log_prob == pytest.approx(expected.log_prob, abs=8 * NATS)

@@ -21,6 +21,7 @@ from tests.lora_adapters import linear_layers, write_adapter
 MODELS: dict[str, Callable[[], PreTrainedModel]] = {
     "llama": lambda: llama_of(attention_bias=True, mlp_bias=True), "phi3": lambda: family("phi3"),
 }  # fmt: skip
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module", params=MODELS)

@@ -30,6 +30,8 @@ SPECS: tuple[Spec, ...] = (
     RegexSpec("(The|A) [a-z]+ is [a-z ]{5,20}"), LtlfSpec("F(dog) & G(!the)"), RegexSpec("[0-9]{4}-[01][0-9]"),
 )
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def group(captions_dir: Path) -> Iterator[TensorParallelModel]:

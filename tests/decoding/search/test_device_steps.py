@@ -23,7 +23,7 @@ from decoding.tensors import ExplicitStates, Graphs
 from tests.decoding.differential import ALGORITHMS, MODELS, Case
 from tests.decoding.tensors.recorded_graphs import HostWaits, RecordedCapture
 
-SEEDS = {"table": 6, "factored": 6, "wide": 1}
+SEEDS = {"table": (0, 3, 4), "factored": (0, 3, 4), "wide": (0,)}
 Result = tuple[tuple[Hypothesis, ...], list[BeamStep]]
 
 
@@ -43,7 +43,7 @@ def searched(case: Case, constraint: PreparedConstraint) -> Result:
 def test_the_host_waits_once_in_each_step(algorithm: Algorithm, maker: str) -> None:
     steps = 0
     for kind in MODELS:
-        for seed in range(SEEDS[maker]):
+        for seed in SEEDS[maker]:
             case = Case(maker, kind, algorithm, seed)
             with torch.inference_mode():
                 search = search_of(case.constraint, case.options, heuristics=case.heuristics)
@@ -64,7 +64,7 @@ def test_the_host_waits_once_in_each_step(algorithm: Algorithm, maker: str) -> N
 @pytest.mark.parametrize(("options", "waits_a_step"), [({}, 1), ({"top_k": 3, "min_p": 0.1}, 1), ({"top_p": 0.9}, 2)])
 def test_the_host_waits_once_in_each_step_of_sampling(options: dict[str, Any], waits_a_step: int) -> None:
     steps = 0
-    for seed in range(6):
+    for seed in range(8):
         case = Case("factored", "smooth", "banked", seed)
         with torch.inference_mode():
             least = case.automaton.min_tokens
@@ -87,7 +87,7 @@ def test_the_host_waits_once_in_each_step_of_sampling(options: dict[str, Any], w
 def test_graphs_give_the_same_beams_and_answers(maker: str) -> None:
     replays = forced = 0
     for kind in MODELS:
-        for seed in range(SEEDS[maker]):
+        for seed in SEEDS[maker]:
             case = Case(maker, kind, "banked", seed)
             graphs = Graphs(RecordedCapture())
             captured = replace(case.constraint, graphs=graphs)
@@ -111,7 +111,7 @@ def test_requests_with_other_options_have_graphs_of_their_own() -> None:
 
 
 def test_constraints_share_graphs_of_one_model_in_an_engine() -> None:
-    case, graphs = Case("factored", "smooth", "banked", 1), Graphs(RecordedCapture(), shapes_max=12)
+    case, graphs = Case("factored", "smooth", "banked", 7), Graphs(RecordedCapture(), shapes_max=12)
     options = SearchOptions(case.automaton.min_tokens + 6, beams=3, n=3)
     # Steps of one shape with other costs to go, and other scores.
     constraints = [case.constraint, replace(case.constraint, cost_to_go=None)]
