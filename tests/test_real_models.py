@@ -5,6 +5,7 @@ It uses real vocabularies, the search and its trace.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,7 @@ PLAIN: list[Spec] = [
 ]
 
 
+@functools.cache
 def load(folder: Path, prompt: str) -> Loaded:
     model = HuggingFaceModel.load(str(folder))
     file = folder / "tokenizer.json"

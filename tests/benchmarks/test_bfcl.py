@@ -121,6 +121,7 @@ def test_each_engine_gets_the_request_in_its_form() -> None:
         request_form("outlines_core", TOOLS, byte_vocabulary())
 
 
+@pytest.mark.long
 def test_all_our_calls_are_valid_and_end(tmp_path: Path) -> None:
     tokenizer = tmp_path / "tokenizer.json.gz"
     tokenizer.write_bytes(gzip.compress(CAPTIONS.read_bytes()))

@@ -58,6 +58,7 @@ def test_growing_combinations_have_their_texts(series: str, most: int) -> None:
             assert [each for each in texts if check_text(text, each).satisfied] == list(case.accepted), point
 
 
+@pytest.mark.long
 def test_many_required_words_are_followed_side_by_side() -> None:
     (point,) = (point for point in points() if point.series == "required words" and point.size == 10)
     text = compile_text(spec_of(point.case))
@@ -72,6 +73,7 @@ def spec_of(case: GrammarCase) -> Spec:
     return spec_from_json(json.loads(expression.text))
 
 
+@pytest.mark.long
 def test_a_measured_grammar_has_times_and_verdicts(tmp_path: Path) -> None:
     tokenizer = tmp_path / "tokenizer.json.gz"
     tokenizer.write_bytes(gzip.compress(CAPTIONS.read_bytes()))

@@ -88,6 +88,7 @@ def test_a_row_holds_verdicts_and_valid_cuts(checkout: Path, tmp_path: Path) -> 
     }  # fmt: skip
 
 
+@pytest.mark.long
 def test_a_schema_over_the_time_limit_keeps_its_compile(checkout: Path, tmp_path: Path) -> None:
     tokenizer = tmp_path / "tokenizer.json.gz"
     tokenizer.write_bytes(gzip.compress(CAPTIONS.read_bytes()))

@@ -93,6 +93,7 @@ def test_arguments_are_mostly_those_of_the_user(shop: Domain) -> None:
     assert 30 < drawn.count("o1") < 50
 
 
+@pytest.mark.long
 def test_a_model_proposes_names_of_events(shop: Domain) -> None:
     model = EventModel(Path(BUILT_IN_MODEL))
     names = model.names(shop, [])

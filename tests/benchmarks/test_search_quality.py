@@ -152,6 +152,7 @@ def read_lines(path: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("system", "bleu", "likeness"), [("unilm", 30.4, 15.7), ("bart", 27.5, 14.1), ("const_levt", 15.0, 8.9)]
 )
+@pytest.mark.sample(1)
 def test_stored_outputs_score_as_published(shared: Path, system: str, bleu: float, likeness: float) -> None:
     folder = shared / "data" / "commongen"
     outputs = read_lines(folder / "baseline_outputs" / f"{system}.dev.jsonl")
@@ -180,6 +181,7 @@ def test_punctuation_marks_are_separate_words() -> None:
     assert words("A dog's ball.") == ["A", "dog", "'", "s", "ball", "."]
 
 
+@pytest.mark.long
 def test_each_form_of_json_is_measured_on_values() -> None:
     assert list(json_forms.leaves({"a": ["x", 1.5], "b": {"c": None}})) == ["x", "1.5", "null"]
     model = QualityModel("captions", Path())

@@ -28,6 +28,7 @@ def _row(method: str, k: int, ours: float, **others: float) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("shape", [TINY, STATE_SPACE])
+@pytest.mark.sample(1)
 @torch.inference_mode()
 def test_every_method_is_measured_step_by_step(shape: Shape, shared: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SHAPES, "tiny", shape)

@@ -92,6 +92,7 @@ def test_every_environment_has_its_file_and_every_file_its_system() -> None:
         assert all(re.fullmatch(r"#.*|[\w.-]+==[\w.]+", line) for line in lines), f"{name} pins not all it asks for"
 
 
+@pytest.mark.long
 def test_our_system_satisfies_patterns_and_concepts() -> None:
     ours = OurSearch(beams=2)
     ours.open(BUILT_IN_MODEL)

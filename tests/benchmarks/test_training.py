@@ -33,6 +33,7 @@ CAPTIONS = [
 ]
 
 
+@pytest.mark.long
 def test_a_few_steps_make_a_directory_that_transformers_loads(tmp_path: Path) -> None:
     tokenizer = train_tokenizer(caption.text for caption in CAPTIONS)
     recipe = Recipe(steps=12, epochs=100, batch=8, warm_up_steps=2)
@@ -114,6 +115,7 @@ def test_the_built_in_model_has_learnt_captions(captions_dir: Path) -> None:
         assert loss < 3.5, text  # nats a token; an untrained model gives log(4096) = 8.3
 
 
+@pytest.mark.long
 def test_the_script_trains_the_built_in_tokenizer(shared: Path, captions_dir: Path) -> None:
     captions = read_captions(shared / "data" / "commongen" / "train.jsonl.gz")
     assert len(captions) == 67_389

@@ -13,10 +13,13 @@ import json
 import math
 import os
 import re
+import shlex
 import shutil
+import socketserver
 import subprocess
 import sys
 import warnings
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +27,9 @@ import pytest
 
 from docs.tools.pages import DOCS, Block, blocks, pages
 from tests.docs.checkout import typed_in_a_checkout
+from tests.servers import abs_in_shell
+from tests.servers.forkserver import start_process
+from tests.servers.processes import served_by_thread
 from tests.servers.service_process import ServiceProcess
 
 ROOT = DOCS.parent
@@ -78,18 +84,38 @@ def same_output(expected: str, actual: str) -> bool:
     return re.fullmatch(".*?".join(parts), actual.strip(), re.DOTALL) is not None
 
 
+class AbsHandler(socketserver.StreamRequestHandler):
+    """Starts `abs` for a shell, and sends its exit status."""
+
+    def handle(self) -> None:
+        order = json.loads(self.rfile.readline())
+        stdin, out, log = (Path(f"/proc/{order['pid']}/fd/{number}") for number in range(3))
+        environment = os.environ | order["settings"]
+        arguments = ["app.main", *order["arguments"]]
+        process = start_process(arguments, environment, log, out, stdin, Path(order["folder"]))
+        self.wfile.write(b"%d\n" % process.wait(SHELL_S_MAX))
+
+
 @pytest.fixture
-def url(running_service: ServiceProcess) -> str:
-    return running_service.url
+def url(running_service: ServiceProcess, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """The service's URL. Shells find it, the packages of this tree and `abs` in their environment."""
+    address = str(tmp_path / "abs.socket")
+    variables = {
+        "ABS_BASE_URL": running_service.url, "PYTHONPATH": str(ROOT), "COLUMNS": "120", abs_in_shell.SOCKET: address,
+    }  # fmt: skip
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+    with served_by_thread(socketserver.ThreadingUnixStreamServer(address, AbsHandler)):
+        yield running_service.url
 
 
 def run_shell(code: str, folder: Path) -> str:
     if "curl" in code and shutil.which("curl") is None:
         pytest.skip("no curl on this machine")
-    code = code.replace(".venv/bin/python", sys.executable).replace(".venv/bin/abs", f"{sys.executable} -m app.main")
-    environment = os.environ | {"PYTHONPATH": str(ROOT), "COLUMNS": "120"}
+    abs_command = shlex.join([sys.executable, "-IS", str(abs_in_shell.__file__)])
+    code = code.replace(".venv/bin/python", sys.executable).replace(".venv/bin/abs", abs_command)
     done = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", code], cwd=folder, env=environment, capture_output=True, text=True,
+        ["bash", "-euo", "pipefail", "-c", code], cwd=folder, stdin=subprocess.DEVNULL, capture_output=True, text=True,
         timeout=SHELL_S_MAX, check=False,
     )
     assert done.returncode == 0, f"{code}\n{done.stdout}\n{done.stderr}"
@@ -120,7 +146,6 @@ def compare(block: Block, output: str, executed: Block) -> None:
 def test_the_blocks_of_a_page_print_the_shown_output(
     page: Path, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("ABS_BASE_URL", url)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
     loop = asyncio.new_event_loop()

@@ -1,6 +1,6 @@
 """Runs every command of the pages that installs, starts or keeps running.
 
-Each runs once, in a clone of this repository; those in ALIKE only in the long form.
+Each runs once, in a clone of this repository. What imports PyTorch runs only in the long form.
 
 A service that keeps running gets one request and is then interrupted. The other blocks run in test_blocks.
 """
@@ -30,7 +30,6 @@ UP = re.compile(r"\b(make|abs) up\b")
 ROLES = ["app.main serve", "app.main worker compile", "app.main worker generate"]  # what `up` runs, each a process
 STAYING = [line for line in COMMANDS if STAYS.search(line)]
 CONTAINERS = "docker compose up --build --wait"
-ALIKE = {f"ABS_MODEL={OF_A_FOLDER} make serve"}  # with ABS_TESTS_FULL=1 alone: other lines have each of its parts
 BUILD_S_MAX = 3_600.0
 NOT_RUN = {  # lines, and why they are not run where that is so
     CONTAINERS: "builds images for minutes, so only with ABS_TESTS_FULL=1, a Docker engine and port 8000 free; "
@@ -90,18 +89,17 @@ def engine_there(checkout: Checkout) -> bool:
         return probe.connect_ex(("127.0.0.1", 8000)) != 0
 
 
-ENDING: dict[str, Callable[[Checkout], None]] = {
-    "make demo": demo, ".venv/bin/abs doctor --json": doctor, "python3 deploy/make_secrets.py": make_secrets,
-    CONTAINERS: containers,
-}  # fmt: skip
+STARTING: dict[str, Callable[[Checkout], None]] = {"make demo": demo, ".venv/bin/abs doctor --json": doctor}
+ENDING: dict[str, Callable[[Checkout], None]] = {"python3 deploy/make_secrets.py": make_secrets, CONTAINERS: containers}
 
 
-@pytest.mark.parametrize("line", ENDING)
+@pytest.mark.parametrize("line", [*(pytest.param(line, marks=pytest.mark.long) for line in STARTING), *ENDING])
 def test_a_command_has_the_documented_effect(checkout: Checkout, line: str) -> None:
-    ENDING[line](checkout)
+    (STARTING | ENDING)[line](checkout)
 
 
-@pytest.mark.parametrize("line", [line for line in STAYING if FULL or line not in ALIKE])
+@pytest.mark.long
+@pytest.mark.parametrize("line", STAYING)
 def test_a_command_that_stays_running_answers_until_it_is_interrupted(checkout: Checkout, line: str) -> None:
     with started(checkout, line) as running:
         answer = httpx2.post(f"{running.url}/generate", json=REQUEST, timeout=60, trust_env=False).json()
@@ -123,5 +121,5 @@ def model_of(line: str) -> str:
 
 
 def test_every_command_of_the_pages_is_run_here() -> None:
-    assert sorted(COMMANDS) == sorted([CLONE, *ENDING, *STAYING]), COMMANDS
-    assert NOT_RUN.keys() | ALIKE <= COMMANDS.keys()
+    assert sorted(COMMANDS) == sorted([CLONE, *STARTING, *ENDING, *STAYING]), COMMANDS
+    assert NOT_RUN.keys() <= COMMANDS.keys()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,15 +18,24 @@ INDEX = "https://wheels.example/cpu"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="only the builds of PyTorch for Linux bring CUDA")
 
 
+@pytest.fixture(scope="module")
+def empty_environment(tmp_path_factory: pytest.TempPathFactory) -> Environment:
+    return Environment(tmp_path_factory.mktemp("environment"))
+
+
 @pytest.fixture
-def environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Environment:
+def environment(
+    empty_environment: Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Environment]:
     """An environment without uv, whose pip finds PyTorch with CUDA alone."""
     for name in [name for name in os.environ if name.startswith(("PIP_", "UV_"))]:
         monkeypatch.delenv(name)
     cuda = small_wheels.make_wheel(tmp_path / "wheels", "torch", "2.13.0")
     monkeypatch.setenv("PIP_INDEX_URL", small_wheels.make_index(tmp_path / "simple", [cuda]))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-    return Environment(tmp_path / "environment")
+    yield empty_environment
+    for name in ("bin/uv", "arguments"):
+        (empty_environment.folder / name).unlink(missing_ok=True)
 
 
 def bring_uv(environment: Environment, status: int) -> Path:

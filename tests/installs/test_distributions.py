@@ -57,6 +57,7 @@ def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.mark.long
 def test_the_demo_runs_from_the_wheel(installed: Path, tmp_path: Path) -> None:
     where = run(installed / "bin" / "python", "-c", "import app; print(app.__file__)", cwd=tmp_path)
     assert where.startswith(str(installed))

@@ -80,6 +80,7 @@ def machine(tmp_path: Path) -> Machine:
     return Machine(checkout, home, tmp_path / "cpu")
 
 
+@pytest.mark.long
 def test_pip_configuration_gives_the_cpu_build(machine: Machine) -> None:
     machine.configure(f"find-links = {machine.cpu_builds}")
     printed, packages = machine.install()
@@ -88,6 +89,7 @@ def test_pip_configuration_gives_the_cpu_build(machine: Machine) -> None:
     assert not any(name.startswith("nvidia") for name in packages)
 
 
+@pytest.mark.long
 def test_an_extra_index_of_pip_gives_the_cpu_build(machine: Machine, tmp_path: Path) -> None:
     index = small_wheels.make_index(tmp_path / "extra", list(machine.cpu_builds.glob("*.whl")))
     machine.configure(f"extra-index-url = {index}")
@@ -95,6 +97,7 @@ def test_an_extra_index_of_pip_gives_the_cpu_build(machine: Machine, tmp_path: P
     assert "torch-2.13.0+cpu" in packages and not any(name.startswith("nvidia") for name in packages)
 
 
+@pytest.mark.long
 def test_the_variable_comes_before_pip_configuration(machine: Machine, tmp_path: Path) -> None:
     small_wheels.make_wheel(tmp_path / "gpu", "torch", "2.13.0+cu130", ["small-dependency"])
     machine.configure(f"find-links = {machine.cpu_builds}")
@@ -103,6 +106,7 @@ def test_the_variable_comes_before_pip_configuration(machine: Machine, tmp_path:
     assert "torch-2.13.0+cu130" in packages
 
 
+@pytest.mark.long
 def test_without_a_cpu_build_the_index_is_used_and_named(machine: Machine) -> None:
     printed, packages = machine.install()
     assert printed.startswith("downloading uv, which finds PyTorch's own builds: 1 packages of locks/, ")

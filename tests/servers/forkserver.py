@@ -106,15 +106,16 @@ class ForkServer:
 
     def start(
         self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, out: Path | None = None,
-        stdin: Path = DEV_NULL,
+        stdin: Path = DEV_NULL, folder: Path | None = None,
     ) -> Child:
         """Starts `python -m ARGUMENTS` in this environment, logging to a file.
 
-        out  the file of its standard output, where that is not the log
+        out     the file of its standard output, where that is not the log
+        folder  its working directory, where that is not ours
         """
         order = {
             "arguments": arguments, "environment": dict(environment), "log": str(log), "out": str(out or log),
-            "stdin": str(stdin),
+            "stdin": str(stdin), "folder": str(folder or Path.cwd()),
         }
         with self._started:
             self._newest = None
@@ -171,16 +172,18 @@ def _own_fork_server() -> ForkServer:
 
 
 def spawn(
-    arguments: Sequence[str], environment: Mapping[str, str], log: Path, out: Path | None = None, stdin: Path = DEV_NULL
+    arguments: Sequence[str], environment: Mapping[str, str], log: Path, out: Path | None = None,
+    stdin: Path = DEV_NULL, folder: Path | None = None,
 ) -> subprocess.Popen[bytes]:
     """Starts python -m ARGUMENTS as a new process. The parameters are those of `ForkServer.start`."""
     with stdin.open("rb") as source, log.open("ab") as errors, (out or log).open("ab") as output:
         command = [sys.executable, "-m", *arguments]
-        return subprocess.Popen(command, env=environment, stdin=source, stdout=output, stderr=errors)
+        return subprocess.Popen(command, env=environment, stdin=source, stdout=output, stderr=errors, cwd=folder)
 
 
 def start_process(
-    arguments: Sequence[str], environment: Mapping[str, str], log: Path, out: Path, stdin: Path = DEV_NULL
+    arguments: Sequence[str], environment: Mapping[str, str], log: Path, out: Path, stdin: Path = DEV_NULL,
+    folder: Path | None = None,
 ) -> Child | subprocess.Popen[bytes]:
     """Starts `python -m ARGUMENTS` in this environment, forked if possible. Otherwise it starts a new process.
 
@@ -192,8 +195,8 @@ def start_process(
         for all_of in (environment, os.environ)
     )
     if PREFORKED in os.environ and next(other_variables) == next(other_variables):
-        return _own_fork_server().start(arguments, environment, log, out, stdin)
-    return spawn(arguments, environment, log, out, stdin)
+        return _own_fork_server().start(arguments, environment, log, out, stdin, folder)
+    return spawn(arguments, environment, log, out, stdin, folder)
 
 
 def run_process(
@@ -271,6 +274,7 @@ def _run_module(order: dict[str, Any]) -> None:
     os.dup2(os.open(order["stdin"], os.O_RDONLY), 0)
     for name, standard in (("out", 1), ("log", 2)):
         os.dup2(os.open(order[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND), standard)
+    os.chdir(order["folder"])
     os.environ.clear()
     os.environ.update(order["environment"])
     random.seed()

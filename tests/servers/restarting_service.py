@@ -17,6 +17,7 @@ from tests.servers.abs_up import Up, short_folder, up
 from tests.servers.cluster import API, Cluster, cluster
 from tests.servers.forkserver import WITH_MODEL
 from tests.servers.processes import free_port
+from tests.servers.small_model import small_model
 
 LEASE_S = 5.0
 SETTINGS = {"ABS_JOB_LEASE_S": str(LEASE_S), "ABS_JOB_ATTEMPTS_MAX": "1000", "OMP_NUM_THREADS": "1"}
@@ -47,7 +48,8 @@ class RestartingService:
 def supervised_service(workers: Mapping[str, int], tensor_parallel: int = 1) -> Iterator[RestartingService]:
     """`abs up` with these numbers of workers. A kill hits any process of those that share a worker's model."""
     port = free_port()
-    variables = {"ABS_METRICS_PORT": str(port), "ABS_NICE": "1"}  # else they starve beside other tests
+    variables = {"ABS_METRICS_PORT": str(port), "ABS_MODEL": small_model()}
+    variables |= {"ABS_NICE": "1"}  # else they starve beside other tests
     variables |= {"ABS_TENSOR_PARALLEL": str(tensor_parallel)} if tensor_parallel > 1 else {}
     metrics = {name: f"http://127.0.0.1:{port + index}" for index, name in enumerate(names_of(workers), 1)}
     options = [word for queue in QUEUES for word in (f"--workers-{queue}", str(workers[queue]))]

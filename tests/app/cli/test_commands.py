@@ -16,7 +16,7 @@ from app.main import create_app
 from app.settings import Settings
 from docs.tools.pages import DOCS
 from tests.servers.forkserver import run_process
-from tests.servers.service_process import ServiceProcess
+from tests.servers.service_process import ServiceProcess, serving
 
 S_MAX = 120.0
 HASH = "0" * 64
@@ -230,17 +230,10 @@ def test_standard_input_that_is_not_text_is_refused() -> None:
 
 
 @pytest.fixture
-def served_url() -> Iterator[str]:
+def served_url(tmp_path: Path) -> Iterator[str]:
     """The URL of a service without workers on the IPv6 loopback."""
-    environment = {**os.environ, "ABS_EMBEDDED_WORKERS": ""}
-    command = [sys.executable, "-m", "app.main", "serve", "--host", "::1", "--port", "0"]
-    discard = subprocess.DEVNULL
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=discard, text=True, env=environment) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().partition("listening on ")[2].strip()
-        finally:
-            process.terminate()
+    with serving(tmp_path, "--host", "::1", embedded_workers="") as service:
+        yield service.url
 
 
 @pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6")

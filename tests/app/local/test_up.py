@@ -31,9 +31,12 @@ from tests.servers.demo_requests import REQUESTS
 from tests.servers.forkserver import run_process
 from tests.servers.processes import until
 from tests.servers.redis_server import old_server_program
+from tests.servers.small_model import small_model
 
 COMMAND_S_MAX = 120.0
-EAGER = {"ABS_NICE": "1"}  # with the default niceness a start takes minutes beside the other tests
+EAGER = {  # with the default niceness a start takes minutes beside the other tests
+    "ABS_NICE": "1", "ABS_MODEL": small_model(),
+}  # fmt: skip
 
 
 def ask(up: Up, body: dict[str, object]) -> httpx2.Response:

@@ -25,6 +25,8 @@ from app.observability import logs
 from app.settings import Settings
 from tests.app.access_keys import bearer, stored_key
 from tests.app.real_server import listening
+from tests.servers import quick_start  # noqa: F401  the model is measured once, the sandbox has fewer tables
+from tests.servers.small_model import small_model
 
 MARK = "MARKER"
 GENERATE = {"prompt": f"{MARK} dog", "constraint": {"regex": "a{2,4}"}, "max_tokens": 20, "beams": 2}
@@ -76,7 +78,9 @@ def main() -> None:
     logging.getLogger().addHandler(handler)
     keys = Path(sys.argv[1]) / "keys"
     key = stored_key(keys, "anna", "generate", "compile", requests_per_minute=0)
-    settings = Settings.of(keys_file=str(keys), log_format="json", log_level="debug", public_paths=("/ready",))
+    settings = Settings.of(
+        model=small_model(), keys_file=str(keys), log_format="json", log_level="debug", public_paths=("/ready",)
+    )
     with (
         logs.writing(settings), listening(settings) as port,
         httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=60, headers=bearer(key)) as http,

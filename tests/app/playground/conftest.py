@@ -20,7 +20,7 @@ def service(request: pytest.FixtureRequest) -> ServiceProcess:
     return running_process
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser() -> Iterator[Browser]:
     with running_chromium(_chromium()) as browser:
         yield browser
@@ -41,6 +41,21 @@ def web_page(browser: Browser, service: ServiceProcess) -> Iterator[WatchedPage]
     """An empty page of a desktop's width, with its faults."""
     with open_page(browser, service.url, WIDE) as web_page:
         yield web_page
+
+
+@pytest.fixture
+def no_graphviz(web_page: WatchedPage) -> None:
+    """Graphviz cannot be loaded: it takes four tenths of the processor time of opening the page.
+
+    The page says so beside the table of the automaton.
+    """
+    web_page.page.add_init_script(
+        """window.Worker = class extends EventTarget {
+            constructor() { super(); setTimeout(() => this.dispatchEvent(new Event("error"))); }
+            postMessage() {}
+            terminate() {}
+        };"""
+    )
 
 
 @pytest.fixture

@@ -6,10 +6,13 @@ import json
 import re
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
 from tests.app.playground.chromium import WatchedPage
 from tests.app.playground.shell import generate, ignore_rejections, snippet, tab, visit, wait_for_compilation
+
+pytestmark = pytest.mark.usefixtures("no_graphviz")
 
 
 def model_of(request: Request) -> str | None:

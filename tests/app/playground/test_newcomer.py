@@ -10,6 +10,7 @@ from tests.app.playground.newcomer import Newcomer
 from tests.servers.service_process import ServiceProcess
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
 def test_each_step_of_a_newcomer_stands_above_the_fold(
     size: tuple[int, int], browser: Browser, service: ServiceProcess

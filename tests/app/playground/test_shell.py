@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from tests.app.access_keys import stored_key
 from tests.app.playground.chromium import (
@@ -22,6 +22,7 @@ from tests.app.playground.chromium import (
 )
 from tests.app.playground.shell import (
     FORMULA,
+    choose,
     fault,
     formula,
     generate,
@@ -58,6 +59,7 @@ def test_a_formula_error_is_marked_until_it_is_fixed(page: Page) -> None:
     expect(page.locator(".samples")).to_contain_text("dog ball")
 
 
+@pytest.mark.usefixtures("no_graphviz")
 def test_error_positions_count_lines_and_visible_characters(page: Page) -> None:
     formula(page, 'F("😀 puppy") &\n  G("😀" & )')
     _, column = fault(page)
@@ -65,26 +67,26 @@ def test_error_positions_count_lines_and_visible_characters(page: Page) -> None:
     expect(page.locator(".code-back mark")).to_have_text(")")
 
 
-@pytest.mark.parametrize(
-    ("name", "label", "text", "message", "marked_text"),
-    [
-        ("Regex", "Pattern", "ab[c", "character set", "["),
-        ("Infill", "Text with gaps", "A <|infill_x|> day", "No gap has this name", "<"),
-        ("Schema", "JSON schema", '{"type": "object",}', "a name in double quotes", "}"),
-        ("Schema", "JSON schema", '{"properties": {"a": {"type": "strng"}}}', "not a type", '"'),
-        ("Raw", "Constraint as JSON", '{"all": [{"max_words": 9}, {"ltlf": "F(dog & "}]}', "expected", '"'),
-    ],
+FAULTY = (  # a form, its field, a text, words of its fault, and the marked text
+    ("Regex", "Pattern", "ab[c", "character set", "["),
+    ("Infill", "Text with gaps", "A <|infill_x|> day", "No gap has this name", "<"),
+    ("Schema", "JSON schema", '{"type": "object",}', "a name in double quotes", "}"),
+    ("Schema", "JSON schema", '{"properties": {"a": {"type": "strng"}}}', "not a type", '"'),
+    ("Raw", "Constraint as JSON", '{"all": [{"max_words": 9}, {"ltlf": "F(dog & "}]}', "expected", '"'),
 )
-def test_errors_of_other_forms_are_shown_at_their_position(
-    name: str, label: str, text: str, message: str, marked_text: str, page: Page
-) -> None:
-    tab(page, name)
-    page.get_by_label(label).fill(text)
-    sentence, _ = fault(page)
-    assert message in sentence
-    expect(page.locator(".code-back mark")).to_have_text(marked_text)
 
 
+@pytest.mark.usefixtures("no_graphviz")
+def test_errors_of_other_forms_are_shown_at_their_position(page: Page) -> None:
+    for name, label, text, message, marked_text in FAULTY:
+        tab(page, name)
+        page.get_by_label(label).fill(text)
+        expect(page.locator(".fault:visible p")).to_contain_text(message)
+        fault(page)
+        expect(page.locator(".code-back mark:visible")).to_have_text(marked_text)
+
+
+@pytest.mark.usefixtures("no_graphviz")
 def test_an_error_in_a_part_is_shown_there(page: Page) -> None:
     tab(page, "Combine")
     parts = page.locator(".part")
@@ -125,6 +127,7 @@ FORMS: list[dict[str, Any]] = [
 ]
 
 
+@pytest.mark.usefixtures("no_graphviz")
 def test_links_restore_the_forms_and_are_never_sent(web_page: WatchedPage, page: Page) -> None:
     make = "async (state) => (await import('/static/permalink.js')).linkOf(state)"
     prompt, options = "„Hallo“ 😀\nsentence:", {"algorithm": "abs", "gamma": 2, "max_tokens": 31}
@@ -142,6 +145,7 @@ def test_links_restore_the_forms_and_are_never_sent(web_page: WatchedPage, page:
     assert not [request.url for request in web_page.requests if "v1.z" in request.url.partition("#")[0]]
 
 
+@pytest.mark.usefixtures("no_graphviz")
 def test_a_broken_link_shows_a_notice_and_an_example(page: Page) -> None:
     for link in ("#v1.z.broken", "#v2.z.AAAA", "#v1.z.", "#v1.j.bnVsbA", "#v1.j.eyJwIjoxLCJjIjp7fX0"):
         page.goto("about:blank")
@@ -193,7 +197,9 @@ def test_everything_can_be_done_by_keyboard_alone(page: Page) -> None:
         assert page.evaluate(outline) == "solid 2px", page.evaluate("document.activeElement.outerHTML")
 
 
-@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (PHONE, "light")], ids=["wide", "phone"])
+@pytest.mark.parametrize(
+    ("size", "scheme"), [(WIDE, "dark"), pytest.param(PHONE, "light", marks=pytest.mark.long)], ids=["wide", "phone"]
+)
 def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
     size: tuple[int, int], scheme: Scheme, browser: Browser, service: ServiceProcess
 ) -> None:
@@ -237,6 +243,7 @@ def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
         take_picture(page, "view-request", whole=True)
 
 
+@pytest.mark.usefixtures("no_graphviz")
 def test_a_chosen_colour_scheme_persists(page: Page) -> None:
     colour = "getComputedStyle(document.documentElement).backgroundColor"
     light = page.evaluate(colour)
@@ -289,3 +296,27 @@ def test_an_entered_key_is_stored_in_its_tab_only(
         code = str(page.locator("#code").text_content())
         assert "$ABS_API_KEY" in code and text not in code
         ignore_rejections(web_page)  # its worker may still have been starting
+
+
+def test_a_late_answer_does_not_replace_a_newer_constraint(page: Page) -> None:
+    routes: list[Route] = []
+    wait_for_compilation(page)
+    page.route("**/generate", lambda route: routes.append(route))
+    with page.expect_request("**/generate"):
+        page.get_by_role("button", name="Generate").click()
+    formula(page, "F(dog)")
+    expect(page.locator(".automaton-summary")).to_contain_text("2 states")
+    routes[0].continue_()
+    expect(page.locator("#status")).to_contain_text("The constraint has changed since.")
+    expect(page.locator(".automaton-summary")).to_contain_text("2 states")
+    expect(page.locator(".node.on-path")).to_have_count(0)
+
+
+def test_a_slow_connection_gets_both_answers(page: Page) -> None:
+    network = page.context.new_cdp_session(page)
+    slow = {"offline": False, "latency": 300, "downloadThroughput": 50_000, "uploadThroughput": 20_000}
+    network.send("Network.enable")
+    network.send("Network.emulateNetworkConditions", slow)
+    visit(page)
+    expect(page.get_by_role("button", name="Generate")).to_be_enabled()
+    choose(page, "Caption")

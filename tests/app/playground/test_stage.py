@@ -14,6 +14,7 @@ from tests.app.playground.chromium import LAPTOP, PHONE, Scheme, accessibility_v
 from tests.app.playground.shell import VERDICT, choose, formula, generate, reject, tab, visit, wait_for_compilation
 from tests.servers.service_process import ServiceProcess
 
+pytestmark = pytest.mark.usefixtures("no_graphviz")
 STAGE = {  # what has to be seen without scrolling, by name
     "prompt": "#prompt", "constraint": "#constraint", "budget": ".budget-slider", "button": "#generate",
     "answer": ".constrained .result-text", "verdict": ".constrained .result-verdict",
@@ -86,7 +87,7 @@ def test_a_clicked_example_replaces_the_one_that_runs(page: Page) -> None:
     expect(page.get_by_text("The answer to the request before your change.")).to_be_hidden()
 
 
-@pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
+@pytest.mark.parametrize("size", [LAPTOP, pytest.param(PHONE, marks=pytest.mark.long)], ids=["laptop", "phone"])
 def test_a_long_constraint_shows_that_it_scrolls(
     size: tuple[int, int], browser: Browser, service: ServiceProcess
 ) -> None:
@@ -127,24 +128,25 @@ def test_distances_are_drawn_along_the_answer(page: Page) -> None:
     assert all(here <= there for here, there in zip(needed, left, strict=True))
 
 
-@pytest.mark.parametrize(
-    ("least", "lower_bound", "regions"),
-    [(6, None, "1–5 impossible (proven), 6–11 tight, from 12 free"), (1, None, "1 tight, from 2 free"),
-     (9, 4, "1–3 impossible (proven), 4–8 undecided, 9–17 tight, from 18 free")],
+SHOW_BUDGET = """async (figures) => {
+    const { Budget } = await import('/static/budget.js');
+    const place = document.getElementById('budget');
+    place.replaceChildren();
+    new Budget(place, { read: () => ({ max_tokens: 8 }) }).show(figures);
+}"""
+REGIONS: tuple[tuple[dict[str, int], str], ...] = (
+    ({"min_tokens": 6}, "1–5 impossible (proven), 6–11 tight, from 12 free"),
+    ({"min_tokens": 1}, "1 tight, from 2 free"),
+    ({"min_tokens": 9, "min_tokens_at_least": 4},
+     "1–3 impossible (proven), 4–8 undecided, 9–17 tight, from 18 free"),
 )  # fmt: skip
-def test_the_budget_has_its_regions(least: int, lower_bound: int | None, regions: str, page: Page) -> None:
+
+
+def test_the_budget_has_its_regions(page: Page) -> None:
     visit(page)
-    figures = {"min_tokens": least} | ({} if lower_bound is None else {"min_tokens_at_least": lower_bound})
-    page.evaluate(
-        """async (figures) => {
-            const { Budget } = await import('/static/budget.js');
-            const place = document.getElementById('budget');
-            place.replaceChildren();
-            new Budget(place, { read: () => ({ max_tokens: 8 }) }).show(figures);
-        }""",
-        figures,
-    )
-    assert ", ".join(page.locator(".budget-key li").all_text_contents()) == regions
+    for figures, regions in REGIONS:
+        page.evaluate(SHOW_BUDGET, figures)
+        assert ", ".join(page.locator(".budget-key li").all_text_contents()) == regions
 
 
 def test_the_budget_slider_sets_the_tokens_and_names_their_region(page: Page) -> None:
