@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import re
 import sys
 import tomllib
@@ -178,6 +179,7 @@ LINES_MAX, FUNCTION_LINES_MAX, FUNCTION_LINES_USUAL = 400, 60, 40
 
 @cache
 def tree(path: Path) -> ast.Module:
+    gc.freeze()  # else the collector visits all other trees again and again, which takes longer than parsing
     return ast.parse(path.read_text(encoding="utf-8"), str(path))
 
 

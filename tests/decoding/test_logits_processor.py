@@ -30,6 +30,7 @@ from tests.compiler.pushdown.test_tokens import explicit_automaton
 from tests.decoding.random_automata import random_factored
 from tests.references.context_free import derives, grammar_of
 from tests.references.text import satisfies
+from tests.test_guards import overridden_private_methods
 
 PROMPTS = ["sentence:", "concepts: dog park ball | sentence:", "a"]
 PAD = 3  # an id that also occurs in texts: padding must be distinguished from text
@@ -232,3 +233,7 @@ def test_impossible_budgets_and_options_are_refused_at_construction() -> None:
 def test_nan_scores_are_refused() -> None:
     with pytest.raises(ModelOutputInvalid):
         ConstraintLogitsProcessor(a_then_b(), 7)(torch.tensor([[1]]), torch.tensor([[0.0, torch.nan, 0.0]]))
+
+
+def test_no_private_method_of_another_package_is_overridden() -> None:
+    assert not overridden_private_methods("decoding")
