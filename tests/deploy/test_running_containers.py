@@ -27,6 +27,7 @@ from tests.servers.demo_requests import REQUESTS
 from tests.servers.processes import free_port, until
 
 READY_S_MAX = 400.0
+RESTART_S_MAX = 300.0  # the longest time that a request may have, which a restart takes on a busy machine
 PATIENT = Retry(tries=200, total_s=600.0, backoff_s_max=2.0)
 SENDERS = 3
 WORKERS = 3
@@ -64,7 +65,8 @@ class Load:
                 # Each constraint is new, so that compile workers have work, too.
                 words = Keywords("dog") & Regex(rf"[A-Za-z ,']{{1,{60 + self.sent}}}[.!?{number}]")
                 try:
-                    self.answers.append(client.generate("sentence:", words, max_tokens=24, beams=4).text)
+                    answer = client.generate("sentence:", words, max_tokens=24, beams=4, timeout_s=RESTART_S_MAX)
+                    self.answers.append(answer.text)
                 except AbsError as error:
                     self.errors.append(error)
 
