@@ -29,7 +29,7 @@ from tests.app.broker.brokers import OPENERS, SCENARIO_S_MAX, TIMES, Time
 from tests.app.changed_model import changed_model
 from tests.app.openai.chat_models import family_files
 from tests.servers.cluster import Cluster, scripted_cluster
-from tests.servers.processes import until
+from tests.servers.processes import START_S_MAX, until
 from tests.servers.redis_server import RedisServer, running_server
 from tests.servers.small_model import small_model
 
@@ -56,13 +56,13 @@ def functions_of(file: str) -> set[str]:
 
 
 def wait_until_ready(client: TestClient) -> None:
-    until(lambda: client.get("/ready").is_success, "the service is ready")
+    until(lambda: client.get("/ready").is_success, "the service is ready", START_S_MAX)
 
 
 def wait_for_compiler(client: TestClient) -> None:
     """Wait until the compile worker of a model-free service is ready."""
     reasons = ["no generate worker is alive"]
-    until(lambda: client.get("/ready").json()["reasons"] == reasons, "the compile worker is ready")
+    until(lambda: client.get("/ready").json()["reasons"] == reasons, "the compile worker is ready", START_S_MAX)
 
 
 @contextmanager

@@ -19,7 +19,6 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -117,13 +116,11 @@ class Service:
         except OSError:
             return False
 
-    def stop(self) -> tuple[int, float]:
-        """The stop signal; returns the exit status and the seconds. Fails past the grace period."""
+    def stop(self) -> int:
+        """The stop signal; returns the exit status. Fails past the grace period."""
         assert self.process is not None
-        began = time.monotonic()
         self.process.send_signal(signal.Signals[self.described["stop_signal"]])
-        status = self.process.wait(seconds(self.described["stop_grace_period"]))
-        return status, time.monotonic() - began
+        return self.process.wait(seconds(self.described["stop_grace_period"]))
 
     def log(self) -> str:
         """What it wrote."""

@@ -29,8 +29,8 @@ import psutil
 
 from app.settings import BUILT_IN_MODEL
 from docs.tools.pages import DOCS, Block, blocks, pages
-from tests.servers.abs_up import START_S_MAX, STOP_S_MAX, end_all
-from tests.servers.processes import alive, free_port, until
+from tests.servers.abs_up import STOP_S_MAX, end_all
+from tests.servers.processes import START_S_MAX, alive, free_port, until
 
 ROOT = DOCS.parent
 CLONE = "git clone <this repository> abs-server && cd abs-server"

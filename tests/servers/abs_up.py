@@ -18,9 +18,8 @@ from typing import Any
 
 import psutil
 
-from tests.servers.processes import until
+from tests.servers.processes import START_S_MAX, until
 
-START_S_MAX = 180.0  # PyTorch's import and the model, on a machine that is busy with other tests
 STOP_S_MAX = 90.0
 WAIT_S_MAX = 60.0
 

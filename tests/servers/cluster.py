@@ -26,12 +26,11 @@ import httpx2
 from tests.servers.abs_up import short_folder
 from tests.servers.clocks import Clocks
 from tests.servers.forkserver import IMPORTED, Child, ForkServer, spawn
-from tests.servers.processes import free_port, until
+from tests.servers.processes import START_S_MAX, free_port, until
 from tests.servers.redis_server import RedisServer, packaged_server_program, running_server
 from tests.servers.small_model import small_model
 
 FULL = os.environ.get("ABS_TESTS_FULL") == "1"  # faults in full length and number (make test-long)
-START_S_MAX = 180.0
 STOP_S_MAX = 60.0
 ASK_S_MAX = 300.0 if FULL else 120.0
 LEASE_S = 30.0 if FULL else 3.0

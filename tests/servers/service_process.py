@@ -12,9 +12,7 @@ import httpx2
 
 from app.cli.demo import LISTENING
 from tests.servers.forkserver import Child, start_process
-from tests.servers.processes import until
-
-START_S_MAX = 120.0
+from tests.servers.processes import START_S_MAX, until
 
 
 class ServiceProcess:

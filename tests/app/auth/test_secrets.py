@@ -16,7 +16,8 @@ from app.main import create_app
 from app.settings import Settings
 from tests.app.access_keys import bearer, stored_key
 from tests.servers.forkserver import run_process
-from tests.servers.service_process import START_S_MAX, ServiceProcess, serving
+from tests.servers.processes import START_S_MAX
+from tests.servers.service_process import ServiceProcess, serving
 
 MARK = "MARKER"  # part of every text of a caller
 PASSWORD, SIGNING, KEY = "PASSWORDS3CRET", "SIGNINGS3CRETSIGNING", "abs_0123456789ab_KEYS3CRET"

@@ -26,7 +26,7 @@ def abs_command(*arguments: str, stdin: str = "") -> subprocess.CompletedProcess
     return run_process(["app.main", *arguments], os.environ, S_MAX, stdin)
 
 
-def test_the_body_of_a_response_does_not_wait_for_an_acknowledgement_of_its_header() -> None:
+def test_a_response_body_does_not_wait_for_an_acknowledgement() -> None:
     with (
         _listen(Settings.of(port=0)) as listener, socket.create_connection(listener.getsockname()),
         listener.accept()[0] as connection,

@@ -22,7 +22,7 @@ from tests.servers.cluster import API, ASK_S_MAX, FULL, Cluster, Event, Part, ev
 from tests.servers.processes import until
 
 CALLERS = 500 if FULL else 150
-SLOW_S_MAX = 2.0  # of the API that is impatient
+SLOW_S_MAX = 5.0  # of the API that is impatient
 UNSATISFIABLE = {"ltlf": "F(a) & G(!a)"}
 
 
