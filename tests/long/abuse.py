@@ -50,7 +50,7 @@ def client_of(port: int, key: str, s_max: float) -> httpx2.Client:
 
 
 class Witness:
-    """Sends honest requests one after another while its body runs, and at least one."""
+    """Sends honest requests while its body runs, and at least one."""
 
     def __init__(self, port: int, key: str) -> None:
         self._port, self._key = port, key

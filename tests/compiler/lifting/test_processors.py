@@ -43,7 +43,7 @@ def digests() -> list[str]:
 
 
 def test_old_and_new_processors_compile_the_same_automata() -> None:
-    """OpenBLAS and NumPy choose their kernels by the processor, here one without AVX."""
+    """The processor chooses the kernels of OpenBLAS and NumPy."""
     found = np.show_config(mode="dicts")["SIMD Extensions"].get("found", [])
     older = {"OPENBLAS_CORETYPE": "Nehalem", "NPY_DISABLE_CPU_FEATURES": " ".join(found)}
     command = [sys.executable, "-m", "tests.compiler.lifting.test_processors"]
