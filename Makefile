@@ -34,7 +34,7 @@ help:
 	@echo "  make test-long    all tests in full length, each long target and a fuzz of 100,000 constraints (hours)"
 	@echo "  make records      run each long target whose files have changed since it passed (tests/long/LAST.md)"
 	@echo "  make fuzz         N=2000 random constraints, N/10 with stacks, N/10 taken apart, N/10 grammars; slow references check each answer and refusal"
-	@echo "  make fuzz-long    make fuzz N=10000, whose record make check asks for"
+	@echo "  make fuzz-long    make fuzz N=3000, whose record make check asks for"
 	@echo "  make chaos        200 requests while workers and the server are killed, then each fault once (15 minutes at most)"
 	@echo "  make abuse        attack the API, without a proxy and behind nginx; schemathesis; 20,000 forged stored values"
 	@echo "  make compose-test build the images, run docker-compose.yml in containers, kill each under load (20 minutes)"
@@ -130,7 +130,7 @@ fuzz: $(INSTALLED)
 	$(BIN)/python -m tests.long.fuzz --apart --cases $$(($(N) / 10))
 	$(BIN)/python -m tests.long.pushdown_fuzz --cases $$(($(N) / 10))
 
-fuzz-long: N = 10000
+fuzz-long: N = 3000
 fuzz-long: $(INSTALLED)
 	$(RECORD) fuzz-long -- $(AGAIN) fuzz N=$(N)
 
