@@ -30,14 +30,15 @@ WITH_EXAMPLES = {  # the main functions and classes: these show how they are cal
     "compiler.text.checks.check_text",
     "compiler.vocab.vocabulary.Vocabulary",
 }
+MODULES = [name for name, path in modules("compiler").items() if ">>>" in path.read_text("utf-8")]
 
 
-@pytest.mark.parametrize("name", modules("compiler"))
+@pytest.mark.parametrize("name", MODULES)
 def test_the_examples_of_a_module_hold(name: str) -> None:
     assert doctest.testmod(importlib.import_module(name), raise_on_error=False).failed == 0
 
 
 def test_the_main_functions_have_examples() -> None:
     finder = doctest.DocTestFinder(exclude_empty=True)
-    docstring_tests = (finder.find(importlib.import_module(name)) for name in modules("compiler"))
+    docstring_tests = (finder.find(importlib.import_module(name)) for name in MODULES)
     assert {test.name for tests in docstring_tests for test in tests if test.examples} >= WITH_EXAMPLES

@@ -36,6 +36,7 @@ from decoding.search.driver import SearchOptions
 from tests.fake_models import HashModel
 from tests.references.random_constraints import random_spec
 from tests.references.text import satisfies
+from tests.servers.cluster import FULL
 from tests.tables import table
 
 CASES: list[dict[str, Any]] = table("constraints")["case"]
@@ -151,7 +152,7 @@ def test_distances_are_exact_for_random_constraints() -> None:
     draw, checked = random.Random(7), 0
     pieces = ("a", "b", " ", "ab", " a", "b.", "é", "1", "-")
     vocabulary = Vocabulary((None, *(piece.encode() for piece in pieces), b"\xc3", b"\xa9"), (0,))
-    while checked < 40:
+    while checked < (40 if FULL else 12):
         try:
             automaton = compile_spec(random_spec(draw), vocabulary).tokens
         except (SpecUnsatisfiable, SpecUnspellable, LimitExceeded):
@@ -164,7 +165,7 @@ def test_distances_are_exact_for_random_constraints() -> None:
 def test_min_tokens_suffice_and_a_smaller_budget_is_refused() -> None:
     draw, checked = random.Random(11), 0
     vocabularies = (byte_vocabulary(), WORDS)
-    while checked < 150:
+    while checked < (150 if FULL else 40):
         vocabulary = draw.choice(vocabularies)
         spec = random_spec(draw)
         try:
@@ -251,15 +252,16 @@ def test_tokens_that_cannot_combine_are_refused_without_a_character() -> None:
     assert refusal.value.characters == ()
 
 
-def test_two_hundred_ordered_keywords_compile(captions_dir: Path) -> None:
+@pytest.mark.parametrize("count", [50, pytest.param(200, marks=pytest.mark.long)])
+def test_many_ordered_keywords_compile(captions_dir: Path, count: int) -> None:
     vocabulary = vocabulary_from_tokenizer_json((captions_dir / "tokenizer.json").read_text("utf-8"), None, (0,))
-    words = [token[1:].decode() for token in vocabulary.tokens if token and re.fullmatch(b" [a-z]{3,}", token)][:200]
+    words = [token[1:].decode() for token in vocabulary.tokens if token and re.fullmatch(b" [a-z]{3,}", token)][:count]
     patient = Limits(compile_s_max=300)  # the machine may be busy
     compiled = compile_spec(KeywordsSpec(tuple((word,) for word in words), ordered=True), vocabulary, patient)
-    assert isinstance(compiled.text, TextAutomaton) and compiled.text.letters.states == 202  # one is dead
-    assert compiled.tokens.min_tokens == 201  # a token for each word, and EOS
+    assert isinstance(compiled.text, TextAutomaton) and compiled.text.letters.states == count + 2  # one is dead
+    assert compiled.tokens.min_tokens == count + 1  # a token for each word, and EOS
     assert check_text(compiled.text, " ".join(words)).satisfied
-    assert not check_text(compiled.text, " ".join([*words[:100], *words[101:]])).satisfied
+    assert not check_text(compiled.text, " ".join([*words[: count // 2], *words[count // 2 + 1 :]])).satisfied
 
 
 @pytest.mark.parametrize(

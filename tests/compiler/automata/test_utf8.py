@@ -53,7 +53,7 @@ def accepted_strings(dfa: Dfa, length: int) -> int:
 
 
 @pytest.mark.parametrize("pattern", CLASSES)
-@pytest.mark.sample(8)
+@pytest.mark.sample(4)
 def test_a_class_accepts_exactly_the_encodings_of_its_characters(pattern: str) -> None:
     dfa, _ = pattern_bytes(pattern)
     reference = re.compile(pattern)

@@ -96,7 +96,7 @@ def random_constraints() -> Iterator[Any]:
 
 def test_samples_of_random_constraints_satisfy_them() -> None:
     sample_count = 0
-    for spec in itertools.islice(random_constraints(), 40):
+    for spec in itertools.islice(random_constraints(), 15):
         try:
             constraint = compile_spec(spec, BYTES)
         except (SpecUnsatisfiable, SpecUnspellable, LimitExceeded):
@@ -104,7 +104,7 @@ def test_samples_of_random_constraints_satisfy_them() -> None:
         texts = sentences_of(explain(constraint))
         assert all(satisfies(spec, text) for text in texts), spec
         sample_count += len(texts)
-    assert sample_count > 40
+    assert sample_count > 15
 
 
 def test_samples_depend_on_the_seed_alone() -> None:

@@ -326,7 +326,7 @@ def test_bytes_outside_utf8_do_not_split_classes(path: bytes) -> None:
     assert is_empty(result.dfa) and result.dfa.states == 1 and result.minterms.count == 1
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=4), max_size=4), st.text(max_size=4))
 def test_a_tree_of_characters_is_the_set_of_its_texts(texts: list[str], other: str) -> None:
     ways = {(text[:size], text[size]) for text in texts for size in range(len(text))}

@@ -53,7 +53,7 @@ def test_many_choices_about_one_object_compile_like_one(keyword: dict[str, Any],
 @pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize("otherwise", [{}, {"else": {"required": ["w"]}}], ids=["then", "else"])
 def test_many_conditions_about_one_object_compile_like_few(otherwise: dict[str, Any], closed: bool) -> None:
-    count = 12
+    count = 8
     schema = {
         "type": "object",
         "properties": {"kind": {"type": "string"}, "v": {"type": "integer"}, "w": {}},

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from compiler.json_schema.dialects import ANNOTATIONS, ASSERTIONS
-from tests.references.json_suite import METASCHEMAS, markdown_table, run
+from tests.references.json_suite import DRAFTS, markdown_table, run
 from tests.servers.cluster import FULL
 from tests.tables import table
 
 PAGE = Path(__file__).parents[3] / "docs" / "json.md"
-DRAFTS = tuple(METASCHEMAS) if FULL else ("draft4", "draft2020-12")
 REFUSED_SHARE_MAX = 0.1  # of a draft's groups
 WRONG = {entry["file"]: entry for entry in table("json_schema")["suite"]}
 

@@ -72,7 +72,7 @@ def test_undeclared_keys_stand_behind_all_declared_ones() -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_random_schemas_in_any_order_agree_with_the_library(seed: int) -> None:
     rng, accepted, reordered = random.Random(seed), 0, 0
     for _ in range(25):

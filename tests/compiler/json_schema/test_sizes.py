@@ -92,13 +92,13 @@ def test_bounds_of_lengths_say_what_to_change() -> None:
     assert messages["string_chars"].endswith("ask for shorter ones, or leave maxLength out")
 
 
-def test_forty_options_need_their_own_values() -> None:
+def test_twenty_options_need_their_own_values() -> None:
     def option(number: int) -> dict[str, Any]:
         return {"properties": {"a": {"type": "object", "required": [f"b{number}"]}}, "required": ["a"]}
 
-    options = automaton({"type": "object", "anyOf": [option(number) for number in range(40)]})
-    assert all(accepts(options, {"a": {f"b{number}": [{}]}}) for number in range(40))
-    assert not accepts(options, {"a": {"b40": 0}}) and not accepts(options, {"a": 1})
+    options = automaton({"type": "object", "anyOf": [option(number) for number in range(20)]})
+    assert all(accepts(options, {"a": {f"b{number}": [{}]}}) for number in range(20))
+    assert not accepts(options, {"a": {"b20": 0}}) and not accepts(options, {"a": 1})
 
 
 @pytest.mark.parametrize("additional", [False, True])

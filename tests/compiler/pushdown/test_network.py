@@ -28,12 +28,12 @@ def machine_of(grammar: Grammar, inline: int = 2_000) -> PushdownMachine:
 @pytest.mark.sample(6)
 def test_machines_accept_what_their_grammars_derive(case: GrammarCase, inline: int) -> None:
     machine, draw, accepted = machine_of(case.grammar, inline), random.Random(inline), 0
-    for _ in range(120):
+    for _ in range(50):
         text = random_text(case.grammar, draw)[:120]
         for each in (text, mutated(text, draw, case.alphabet)):
             accepted += machine.accepts(each.encode())
             assert machine.accepts(each.encode()) == derives(case.grammar, each), each
-    assert accepted > 60
+    assert accepted > 25
 
 
 def loads(text: bytes) -> bool:
@@ -130,7 +130,7 @@ def test_left_recursive_rules_keep_their_texts(rules: dict[str, str], inline: in
     grammar = grammar_of(**rules)
     machine = machine_of(grammar, inline=inline)
     letters = sorted({char for text in rules.values() for char in re.sub("<.>", "", text) if char.isalpha()})
-    for length in range(6):
+    for length in range(5):
         for chars in itertools.product(letters, repeat=length):
             text = "".join(chars)
             assert machine.accepts(text.encode()) == derives(grammar, text), text
@@ -224,10 +224,10 @@ def test_terminals_end_where_nothing_makes_them_longer() -> None:
     terminals, draw, accepted = replace(grammar, terminals=frozenset({1, 2, 3})), random.Random(5), 0
     for inline in (2_000, 0):
         machine = machine_of(terminals, inline)
-        for _ in range(300):
+        for _ in range(150):
             text = "".join(draw.choice("abcé12.#\n") for _ in range(draw.randint(1, 7)))
             accepted += machine.accepts(text.encode())
             assert machine.accepts(text.encode()) == derives(terminals, text), text
-    assert 100 < accepted < 500
+    assert 50 < accepted < 250
     pair = replace(grammar_of(s="<a><a>", a="[a-z]+"), terminals=frozenset({1}))
     assert machine_of(grammar_of(s="<a><a>", a="[a-z]+")).accepts(b"ab") and not machine_of(pair).accepts(b"ab")

@@ -111,6 +111,7 @@ def random_class(rng: random.Random, fold: bool, ascii_only: bool) -> tuple[str,
 
 
 @pytest.mark.parametrize("seed", range(6))
+@pytest.mark.sample(2)
 def test_random_classes_agree_with_unicodedata(seed: int) -> None:
     rng, verdicts = random.Random(900 + seed), {True: 0, False: 0}
     for _ in range(60):

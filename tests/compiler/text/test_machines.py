@@ -63,7 +63,7 @@ COMBINED = table("context_free_combinations")["constraints"]
 
 
 @pytest.mark.parametrize("constraint", COMBINED)
-@pytest.mark.sample(10)
+@pytest.mark.sample(6)
 def test_a_combination_accepts_exactly_the_texts_of_its_definition(constraint: str) -> None:
     spec = spec_of(constraint)
     text = compile_text(spec)
@@ -79,7 +79,7 @@ def accepts(text: PushdownText, each: str) -> bool:
 
 
 @pytest.mark.parametrize("constraint", COMBINED)
-@pytest.mark.sample(10)
+@pytest.mark.sample(6)
 def test_the_least_budget_is_that_of_the_shortest_text(constraint: str) -> None:
     spec = spec_of(constraint)
     vocabulary = Vocabulary((b"a", b"b", b"(", b")", b" ", b"ab", b"b)", b"((", None), (8,))

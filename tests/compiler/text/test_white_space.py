@@ -13,7 +13,7 @@ from compiler.text import answer_text, stripped_answer
 from tests.references.random_constraints import random_spec
 from tests.references.text import satisfies
 
-CASES = 120
+CASES = 40
 TEXTS = 12
 
 

@@ -28,6 +28,7 @@ def random_text(draw: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(60))
+@pytest.mark.sample(20)
 def test_the_letters_of_a_text_are_those_of_the_definition(seed: int) -> None:
     draw = random.Random(seed)
     names = draw.sample(("p", "q", "r", "s"), draw.randint(1, 4))
@@ -53,6 +54,7 @@ def satisfiable(draw: random.Random) -> tuple[Spec, TextAutomaton]:
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.sample(15)
 def test_check_agrees_with_the_definition_and_locates_the_violation(seed: int) -> None:
     draw = random.Random(seed)
     spec, automaton = satisfiable(draw)

@@ -28,7 +28,7 @@ TEXTS = (
 )
 
 
-@pytest.fixture(params=[*REAL, ("captions", 4_096, 0)], ids=lambda row: str(row[0]))
+@pytest.fixture(scope="module", params=[*REAL, ("captions", 4_096, 0)], ids=lambda row: str(row[0]))
 def real(request: pytest.FixtureRequest, shared: Path) -> tuple[str, str, Vocabulary]:
     """The name of a real tokenizer, its file and its vocabulary."""
     name, size, eos = request.param
