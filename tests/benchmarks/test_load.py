@@ -54,7 +54,7 @@ def test_the_report_lists_the_goals_met() -> None:
             sizes[name] = 1.0
     assert "- no process grows by more than 5%: met" in load_section(run_data)
     bad = copy.deepcopy(run_data)
-    bad["sustained"]["statuses"][500] = 1
+    bad["sustained"]["statuses"]["500"] = 1
     bad["sustained"]["violations"] = 2
     bad["sustained"]["memory"]["api"]["ratio"] = 1.06
     bad["same_constraint"]["compilations"] = 2

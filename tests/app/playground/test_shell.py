@@ -131,14 +131,18 @@ FORMS: list[dict[str, Any]] = [
 def test_links_restore_the_forms_and_are_never_sent(web_page: WatchedPage, page: Page) -> None:
     make = "async (state) => (await import('/static/permalink.js')).linkOf(state)"
     prompt, options = "„Hallo“ 😀\nsentence:", {"algorithm": "abs", "gamma": 2, "max_tokens": 31}
-    states = [{"prompt": prompt, "constraint": constraint, "options": options} for constraint in FORMS]
+    prompts = [f"{prompt} {number}" for number in range(len(FORMS))]
+    states = [
+        {"prompt": prompt, "constraint": form, "options": options} for prompt, form in zip(prompts, FORMS, strict=True)
+    ]
     links = [page.evaluate(make, state) for state in states]
-    for constraint, link in zip(FORMS, links, strict=True):
+    page.goto("about:blank")
+    visit(page, links[0])
+    page.get_by_role("button", name="Copy as code").click()
+    for prompt, constraint, link in zip(prompts, FORMS, links, strict=True):
         assert re.fullmatch(r"#v1\.z\.[A-Za-z0-9_-]+", link)
-        page.goto("about:blank")
-        visit(page, link)
+        page.evaluate("link => { location.hash = link; }", link)
         expect(page.locator("#prompt")).to_have_value(prompt)
-        page.get_by_role("button", name="Copy as code").click()
         body = json.loads(snippet(page, "curl").partition("-d '")[2].rpartition("'")[0].replace("'\\''", "'"))
         assert (body["prompt"], body["constraint"]) == (prompt, constraint)
         assert {name: body[name] for name in options} == options
