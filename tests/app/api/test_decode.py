@@ -119,10 +119,11 @@ def test_an_impossible_length_error_names_the_nearest_lengths(client: TestClient
 
 
 def test_a_matrix_has_limits_alone_and_with_its_constraint() -> None:
-    for limit, cap in (("matrix_rows_max", 4), ("matrix_cells_max", 19), ("matrix_states_max", 9)):
-        with service_client(**{limit: cap}) as client:
-            body = decode(client, log_probs=matrix(5)).json()
-            assert (body["code"], body["limit"], body["cap"]) == ("invalid_request", limit, cap)
+    limits = {"matrix_rows_max": 8, "matrix_cells_max": 19, "matrix_states_max": 9}
+    with service_client(**limits) as client:
+        for limit, rows, labels in zip(limits, (9, 5, 4), (2, 4, 4), strict=True):
+            body = decode(client, log_probs=matrix(rows, labels), labels=LABELS[:labels]).json()
+            assert (body["code"], body["limit"], body["cap"]) == ("invalid_request", limit, limits[limit])
 
 
 async def test_an_automaton_evicted_before_its_use_is_recompiled(compiles: list[Spec]) -> None:

@@ -6,12 +6,10 @@ import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-import app.worker.handlers.compile as compile_handler
 from app.broker import Broker, WorkerStatus
 from app.errors import AutomatonMissing, JobFailed, UnknownJob
 from app.messages import (
@@ -34,11 +32,12 @@ from app.worker.loop import serve
 from compiler.errors import BudgetTooSmall
 from compiler.spec import AllSpec, KeywordsSpec, RegexSpec, Spec
 from tests.app import fake_handlers
+from tests.app.shared_compiler import SECRET, open_shared_compiler
 from tests.servers.redis_server import RedisServer
 
 SPEC = KeywordsSpec((("dog", "dogs"), ("ball",)))
 NEVER = AllSpec((RegexSpec("a"), RegexSpec("b")))
-COMPILE: Mapping[str, OpenHandler] = {"compile": compile_handler.open_handler}
+COMPILE: Mapping[str, OpenHandler] = {"compile": open_shared_compiler}
 ALONE = SubmissionContext("owner", "/generate", respond_async=True)
 S_MAX = 60.0
 
@@ -91,11 +90,11 @@ async def place(settings: Settings) -> AsyncIterator[Place]:
 
 
 @pytest.fixture(params=["memory", "redis"])
-def settings(request: pytest.FixtureRequest, captions_dir: Path) -> Settings:
+def settings(request: pytest.FixtureRequest) -> Settings:
     if request.param == "memory":
-        return Settings.of(model=str(captions_dir))
+        return Settings.of(secret=SECRET)
     server: RedisServer = request.getfixturevalue("redis_server")
-    return Settings.of(model=str(captions_dir), broker=server.url, store=server.url, secret=b"s" * 32)
+    return Settings.of(broker=server.url, store=server.url, secret=SECRET)
 
 
 def order(spec: Spec | None = SPEC, automaton: str | None = None, **options: Any) -> GenerateParams:

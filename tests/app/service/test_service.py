@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 
 import pytest
 
-import app.worker.handlers.compile as compile_handler
 from app.broker.memory import MemoryBroker
 from app.errors import AutomatonMissing, DeadlineExceeded, JobFailed, NotReady, QueueFull, UnknownAutomaton
 from app.messages import (
@@ -30,9 +29,10 @@ from app.worker.loop import serve
 from compiler.errors import BudgetTooSmall, LimitExceeded
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
 from tests.app import fake_handlers
+from tests.app.shared_compiler import SECRET, open_shared_compiler
 
 SPEC = KeywordsSpec((("dog", "dogs"), ("ball",)))
-COMPILE: dict[str, OpenHandler] = {"compile": compile_handler.open_handler}
+COMPILE: dict[str, OpenHandler] = {"compile": open_shared_compiler}
 
 
 def order(spec: Spec | None = SPEC, automaton: str | None = None, timeout_s: float | None = None) -> GenerateParams:
@@ -55,7 +55,7 @@ async def generate(
 async def running_service(
     workers: Mapping[str, OpenHandler], queue_jobs_max: int = 256
 ) -> AsyncIterator[tuple[Service, MemoryStore]]:
-    settings = Settings()
+    settings = Settings.of(secret=SECRET)
     broker, store = MemoryBroker(queue_jobs_max), MemoryStore(settings.retention.store_bytes_max)
     service = Service(settings, broker, store, open_model_files(settings.inference.model[0]))
     async with asyncio.timeout(180), asyncio.TaskGroup() as group:
@@ -65,15 +65,6 @@ async def running_service(
         yield service, store
         for task in tasks:
             task.cancel()
-
-
-async def test_500_callers_of_one_cold_constraint_compile_it_once(compiles: list[Spec]) -> None:
-    async with running_service(COMPILE) as (service, _):
-        answers = await asyncio.gather(*(service.constraints.compile(SPEC) for _ in range(500)))
-        assert len({answer.automaton for answer in answers}) == 1
-        assert not any(answer.cached for answer in answers)
-        assert (await service.constraints.compile(SPEC)).cached
-    assert compiles == [SPEC]
 
 
 async def test_simultaneous_callers_load_a_stored_constraint_once(
@@ -141,12 +132,6 @@ def open_after_eviction(settings: Settings) -> Handler:
             raise AutomatonMissing("gone")
 
     return fake_handlers.open_after(evict_once)(settings)
-
-
-async def test_an_automaton_evicted_before_its_use_is_recompiled(compiles: list[Spec]) -> None:
-    async with running_service(COMPILE | {"generate": open_after_eviction}) as (service, _):
-        assert (await generate(service, order())).choices
-    assert compiles == [SPEC, SPEC]
 
 
 async def test_an_evicted_automaton_referenced_by_hash_is_unknown() -> None:

@@ -3,11 +3,11 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
 
-import app.worker.handlers.compile as compile_handler
 from app.automaton_cache import automaton_secret
 from app.errors import JobFailed, ModelChanged
 from app.messages import (
@@ -32,10 +32,16 @@ from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, RegexSpec, Spec, spec_to_json
 from compiler.text import text_automaton
 from compiler.vocab import Vocabulary, byte_vocabulary
+from tests.app.shared_compiler import SECRET, open_shared_compiler
 from tests.app.worker.fake_context import FakeContext
 
 SPEC = KeywordsSpec((("dog",),))
 LARGE = RegexSpec("(.*(a|b)){12}")
+
+
+@pytest.fixture(scope="module")
+def settings() -> Settings:
+    return Settings.of(secret=SECRET)
 
 
 def test_a_job_of_another_model_is_refused() -> None:
@@ -54,16 +60,16 @@ def check_job(text: str, spec: Spec = SPEC) -> CheckJob:
 def test_a_cancelled_compilation_stops(settings: Settings, kind: str) -> None:
     job = compile_job_of(LARGE) if kind == "compile" else check_job("a", LARGE)
     with pytest.raises(CompileCancelled):
-        compile_handler.open_handler(settings).handle(job, FakeContext(is_cancelled=True))
+        open_shared_compiler(settings).handle(job, FakeContext(is_cancelled=True))
 
 
 def test_many_checks_of_one_constraint_compile_it_once(settings: Settings, compiles: list[Spec]) -> None:
-    handle = compile_handler.open_handler(settings).handle
-    for text, satisfied in (("a dog", True), ("a cat", False), ("the dog", True)):
-        result = handle(check_job(text), FakeContext())
+    handle, spec = open_shared_compiler(settings).handle, KeywordsSpec((("fox",),))
+    for text, satisfied in (("a fox", True), ("a cat", False), ("the fox", True)):
+        result = handle(check_job(text, spec), FakeContext())
         assert isinstance(result, CheckJobResult)
         assert (result.satisfied, len(result.words)) == (satisfied, 2)
-    assert compiles == [SPEC]
+    assert compiles == [spec]
 
 
 def compile_job_of(spec: Spec) -> CompileJob:
@@ -74,7 +80,7 @@ def compile_job_of(spec: Spec) -> CompileJob:
 def test_a_compilation_is_stored_and_not_done_twice(
     settings: Settings, context: FakeContext, compiles: list[Spec]
 ) -> None:
-    handle = compile_handler.open_handler(settings).handle
+    handle = open_shared_compiler(settings).handle
     first, second = handle(compile_job_of(SPEC), context), handle(compile_job_of(SPEC), context)
     assert isinstance(first, CompileJobResult) and isinstance(second, CompileJobResult)
     assert (first.cached, second.cached) == (False, True)
@@ -88,7 +94,7 @@ def test_a_check_does_not_lift_outside_the_sandbox(
     def fail(*arguments: object) -> None:
         raise AssertionError("the worker lifts a constraint outside the sandbox")
 
-    handle = compile_handler.open_handler(settings).handle
+    handle = open_shared_compiler(settings).handle
     monkeypatch.setattr(text_automaton, "lift", fail)
     handle(compile_job_of(SPEC), context)  # the rule holds for a stored constraint, too
     result = handle(check_job("a cat"), context)
@@ -102,13 +108,13 @@ def test_an_error_in_the_sandbox_keeps_its_name_and_field(settings: Settings, ki
     vocabulary = open_model_files(Settings().inference.model[0]).vocabulary.fingerprint
     job = CompileJob("0" * 64, dict(constraint), time.time() + 60, vocabulary=vocabulary)
     with pytest.raises(JobFailed) as caught:
-        handle = compile_handler.open_handler(settings).handle
+        handle = open_shared_compiler(settings).handle
         handle(job if kind == "compile" else CheckJob(dict(constraint), "a", time.time() + 60), FakeContext())
     assert (caught.value.error, caught.value.fields["field"]) == ("SpecSyntaxError", "regex")
 
 
 def test_a_sandbox_bug_is_logged_without_caller_text(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, settings: Settings
 ) -> None:
     original_run = Sandbox.run
     invalid_request = b'{"over": "MARKER"}'
@@ -116,7 +122,7 @@ def test_a_sandbox_bug_is_logged_without_caller_text(
         Sandbox, "run", lambda sandbox, request, is_cancelled: original_run(sandbox, invalid_request, is_cancelled)
     )
     with pytest.raises(JobFailed) as caught:
-        compile_handler.open_handler(Settings()).handle(check_job("a"), FakeContext())  # without cached automata
+        open_shared_compiler(settings).handle(check_job("a", KeywordsSpec((("bug",),))), FakeContext())
     assert caught.value.error == "InternalError"
     assert "TypeError" in caplog.text and "MARKER" not in caplog.text + str(caught.value)
 
@@ -168,6 +174,7 @@ def test_the_sandbox_opens_under_tight_limits(settings: Settings) -> None:
     assert isinstance(result, Failure) and result.fields["limit"] == "dfa_states_max"
 
 
+@cache
 def open_work(settings: Settings) -> tuple[Callable[[bytes], bytes], bytes]:
     """The job function of the sandbox, in this process."""
     return compile_job.open_job(compile_job.pack_setup(settings, byte_vocabulary()))
