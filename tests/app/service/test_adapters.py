@@ -14,11 +14,12 @@ from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from app.errors import SettingsInvalid
 from app.models import model_sources, only, queues_of, served_sources
-from app.settings import BUILT_IN_MODEL, Settings
+from app.settings import Settings
 from tests.app.conftest import service_client
 from tests.app.event_stream import events
 from tests.lora_adapters import WEIGHTS, merge, write_adapter
 from tests.servers.processes import until
+from tests.servers.small_model import small_model
 from tests.tables import table
 
 NATS = 1e-3
@@ -31,20 +32,20 @@ SAMPLE = {"algorithm": "sample", "seed": 7, "n": 1, "beams": None}
 
 
 def _bare() -> PreTrainedModel:
-    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(BUILT_IN_MODEL, dtype="float32")
+    model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(small_model(), dtype="float32")
     return model
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two adapters of the built-in model, alone and merged into it."""
+    """Two adapters of the small model, alone and merged into it."""
     folder = tmp_path_factory.mktemp("adapters")
     for number, name in enumerate(ADAPTERS):
         model = _bare()
         write_adapter(folder / name, model, seed=number, size=0.05)
         merge(model, folder / name)
         merged = folder / f"merged-{name}"
-        shutil.copytree(BUILT_IN_MODEL, merged, ignore=shutil.ignore_patterns("*.safetensors"))
+        shutil.copytree(small_model(), merged, ignore=shutil.ignore_patterns("*.safetensors"))
         model.save_pretrained(merged)
     return folder
 
@@ -68,10 +69,10 @@ def _texts(answer: Any) -> list[str]:
 
 
 def test_an_adapter_answers_as_the_merged_model(client: TestClient, folder: Path) -> None:
-    for name in ADAPTERS:
-        with service_client(model=(str(folder / f"merged-{name}"),)) as merged:
+    with service_client(model=tuple(str(folder / f"merged-{name}") for name in ADAPTERS)) as merged:
+        for name in ADAPTERS:
             for fields in ({}, SAMPLE):
-                answer, expected = _generated(client, name, fields), _generated(merged, None, fields)
+                answer, expected = _generated(client, name, fields), _generated(merged, f"merged-{name}", fields)
                 assert answer["model"] == name and _texts(answer) == _texts(expected)
                 assert _texts(answer) != _texts(_generated(client, None, fields))
                 for choice, other in zip(answer["choices"], expected["choices"], strict=True):
@@ -82,7 +83,7 @@ def test_adapters_that_answer_at_once_do_not_disturb_each_other(client: TestClie
     models = (None, *ADAPTERS)
     alone = {model: _generated(client, model, {})["choices"] for model in models}
     with ThreadPoolExecutor(6) as threads:
-        chosen = [models[number % 3] for number in range(12)]
+        chosen = [models[number % 3] for number in range(6)]
         answers = list(threads.map(lambda model: _generated(client, model, {}), chosen))
     for model, answer in zip(chosen, answers, strict=True):
         assert answer["choices"] == alone[model]  # to the last bit, after prompts that were found in the cache
