@@ -12,6 +12,7 @@ from tests.long.chaos import Chaos
 from tests.servers.cluster import API, COMPILE, FULL, cluster
 from tests.servers.restarting_service import followers_of, supervised_service
 
+pytestmark = pytest.mark.long
 GROUP = ("-m", "app.main", "worker", "generate")
 ENDS_S_MAX = 30.0
 BODY: dict[str, Any] = {"prompt": "sentence:", "max_tokens": 40, "beams": 8, "timeout_s": 280}

@@ -21,6 +21,7 @@ from tests.lora_adapters import write_adapter
 from tests.servers.cluster import metric
 from tests.servers.service_process import ServiceProcess, serving
 
+pytestmark = pytest.mark.long
 NATS = 1e-3  # that an answer's log-prob may be off: split sums round otherwise
 REQUESTS: tuple[dict[str, Any], ...] = (
     {"constraint": {"keywords": ["dog", "ball"]}, "beams": 8, "n": 2},
