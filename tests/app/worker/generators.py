@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from typing import Any
 
 from app.automaton_cache import automaton_secret
@@ -12,6 +13,7 @@ from app.messages import GenerateJob, GenerateJobResult, GenerationOptions, auto
 from app.models import open_model_files
 from app.settings import Settings
 from app.worker.handlers.generate import Generator
+from compiler.artifact import CompiledConstraint
 from compiler.codec import encode
 from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, Spec
@@ -34,6 +36,12 @@ def open_generator(settings: Settings, **options: Any) -> Iterator[Generator]:
         generator.close()
 
 
+@cache
+def compiled(spec: Spec, model: str) -> CompiledConstraint:
+    """A constraint for the vocabulary of a model."""
+    return compile_spec(spec, open_model_files(model).vocabulary)
+
+
 def a_job(
     settings: Settings, context: FakeContext, spec: Spec = DOG, prompt: str = "a", trace: bool = False, **options: Any
 ) -> GenerateJob:
@@ -41,22 +49,23 @@ def a_job(
     vocabulary = open_model_files(settings.inference.model[0]).vocabulary
     automaton = automaton_hash(spec, vocabulary.fingerprint)
     secret = automaton_secret(settings.auth.secret, automaton)
-    context.save(automaton_key(automaton), encode(compile_spec(spec, vocabulary), secret), 60)
+    context.save(automaton_key(automaton), encode(compiled(spec, settings.inference.model[0]), secret), 60)
     chosen = GenerationOptions(**{"max_tokens": 6, "beams": 2, "trace": trace, **options})
     return GenerateJob("abs-1", automaton, prompt, chosen, time.time() + 60)
 
 
 class SharedGenerators(ExitStack):
-    """The generators of `run`, one for all equal settings. Making one takes a second of processor time."""
+    """The generators of `run`, one for all equal settings and options of the model."""
 
     def __init__(self) -> None:
         super().__init__()
-        self._opened: dict[Settings, Generator] = {}
+        self._opened: dict[tuple[object, ...], Generator] = {}
 
-    def of(self, settings: Settings) -> Generator:
-        if settings not in self._opened:
-            self._opened[settings] = self.enter_context(open_generator(settings))
-        return self._opened[settings]
+    def of(self, settings: Settings, **options: Any) -> Generator:
+        key = (settings, *options.items())
+        if key not in self._opened:
+            self._opened[key] = self.enter_context(open_generator(settings, **options))
+        return self._opened[key]
 
     def close(self) -> None:
         self._opened.clear()

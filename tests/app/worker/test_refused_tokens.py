@@ -9,13 +9,11 @@ from typing import Any
 import pytest
 
 from app.messages import StepMessage
-from app.models import open_model_files
 from app.settings import Settings
-from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
 from compiler.text import answer_text, check_text
 from tests.app.worker.fake_context import FakeContext
-from tests.app.worker.generators import a_job, open_generator
+from tests.app.worker.generators import a_job, compiled, shared_generators
 
 COUNT = 9
 
@@ -23,8 +21,7 @@ COUNT = 9
 def steps_of(settings: Settings, spec: Spec, rejected_top_k: int, **options: Any) -> list[StepMessage]:
     context = FakeContext()
     job = a_job(settings, context, spec, rejected_top_k=rejected_top_k, **options)
-    with open_generator(settings, spread=3.0) as generator:
-        generator.run(dataclasses.replace(job, progress="steps"), context)
+    shared_generators.of(settings, spread=3.0).run(dataclasses.replace(job, progress="steps"), context)
     return context.published
 
 
@@ -42,7 +39,7 @@ def steps_of(settings: Settings, spec: Spec, rejected_top_k: int, **options: Any
 def test_each_rejected_token_is_disallowed_for_its_row(
     settings: Settings, spec: Spec, max_tokens: int, algorithm: str
 ) -> None:
-    text = compile_spec(spec, open_model_files(settings.inference.model[0]).vocabulary).text
+    text = compiled(spec, settings.inference.model[0]).text
     seed = 5 if algorithm == "sample" else None
     steps = steps_of(settings, spec, COUNT, max_tokens=max_tokens, algorithm=algorithm, beams=4, n=2, seed=seed)
     reasons: Counter[str] = Counter()
