@@ -30,24 +30,27 @@ LIMITS = Limits(compile_s_max=2.0, compile_memory_bytes_max=64 * 2**20)
 MIB = 2**20
 
 
-@pytest.fixture(autouse=True)
-def short_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(scope="module", autouse=True)
+def short_grace() -> Iterator[None]:
     """Jobs get little time beyond their limit."""
-    monkeypatch.setattr(process, "GRACE_S", 0.2)
-    monkeypatch.setattr(process, "_LATE_S", 0.5)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(process, "GRACE_S", 0.2)
+        patch.setattr(process, "_LATE_S", 0.5)
+        yield
 
 
 def is_never_cancelled() -> bool:
     return False
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def sandbox() -> Iterator[Sandbox]:
+    """A sandbox that every test leaves in order."""
     with closing(Sandbox(TARGET, b"", LIMITS)) as sandbox:
         yield sandbox
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def patient_sandbox() -> Iterator[Sandbox]:
     """A sandbox whose limits no test reaches."""
     with closing(Sandbox(TARGET, b"", Limits(compile_s_max=300.0))) as sandbox:
