@@ -17,9 +17,8 @@ import asyncio
 import contextlib
 import os
 import signal
-import subprocess
 import sys
-import threading
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -27,6 +26,7 @@ from app.broker import Broker, Delivery
 from app.broker.redis.broker import RedisBroker
 from app.messages import VERSION
 from app.settings import Settings
+from tests.servers.forkserver import start_process
 
 SECRET = b"the secret of these tests"
 SLOTS = 2
@@ -77,13 +77,16 @@ class WorkerProcess:
     """Such a process, as a test sees it."""
 
     def __init__(self, url: str, lease_s: float, version: int = VERSION) -> None:
-        command = [sys.executable, "-m", "tests.servers.redis_worker", url, str(lease_s), str(version)]
-        self._process = subprocess.Popen(
-            command, stdout=subprocess.PIPE, text=True, cwd=Path(__file__).resolve().parents[2]
-        )
-        self.took: list[tuple[str, int]] = []
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._folder = tempfile.TemporaryDirectory(prefix="abs-worker-")  # removed by `end`
+        self._out = Path(self._folder.name) / "out"
+        arguments = ["tests.servers.redis_worker", url, str(lease_s), str(version)]
+        self._process = start_process(arguments, os.environ, self._out.with_name("log"), self._out)
+
+    @property
+    def took(self) -> list[tuple[str, int]]:
+        """The jobs that it has taken, with their attempts."""
+        *lines, _ = self._out.read_text().split("\n") if self._out.exists() else [""]  # the last one is unfinished
+        return [(job_id, int(attempt)) for _, job_id, attempt in map(str.split, lines)]
 
     @property
     def alive(self) -> bool:
@@ -98,18 +101,7 @@ class WorkerProcess:
             self._process.send_signal(signal.SIGCONT)
         self._process.kill()
         self._process.wait()
-        self._reader.join()
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            if not line.endswith("\n"):
-                return  # killed in the midst of it
-            word, job_id, attempt = line.split()
-            assert word == "took"
-            self.took.append((job_id, int(attempt)))
+        self._folder.cleanup()
 
 
 @contextlib.contextmanager
