@@ -20,12 +20,14 @@ from starlette.testclient import TestClient
 
 from app.broker import Broker
 from app.main import create_app
+from app.models import ModelFiles
 from app.settings import Settings
 from app.worker.sandbox.client import Sandbox
 from compiler.spec import Spec, spec_from_json
 from tests.app import fake_handlers
 from tests.app.broker.brokers import OPENERS, SCENARIO_S_MAX, TIMES, Time
 from tests.app.changed_model import changed_model
+from tests.app.openai.chat_models import family_files
 from tests.servers.cluster import Cluster, scripted_cluster
 from tests.servers.processes import until
 from tests.servers.redis_server import RedisServer, running_server
@@ -96,7 +98,23 @@ def client() -> Iterator[TestClient]:
         yield client
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
+def family(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], ModelFiles]:
+    """The files of a small model of a family, by its name."""
+    return cache(lambda name: family_files(tmp_path_factory.mktemp("family"), name))
+
+
+@pytest.fixture(scope="session")
+def agent_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """A service with the model "deepseek", whose template has tools and thoughts."""
+    folder = tmp_path_factory.mktemp("models") / "deepseek"
+    folder.mkdir()
+    family_files(folder, "deepseek-v3.1", context_tokens=1_024)
+    with service_client(model=str(folder)) as client:
+        yield client
+
+
+@pytest.fixture(scope="session")
 def short_sighted_client() -> Iterator[TestClient]:
     """A service without a model that shows only the smallest automata."""
     with service_client(wait_for_compiler, embedded_workers=("compile",), automaton_view_cells_max=10) as client:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 import shutil
@@ -10,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from app.models import ModelFiles, open_model_files
-from app.settings import BUILT_IN_MODEL
 from compiler.vocab import Vocabulary
+from tests.servers.small_model import small_model
 
 TESTS = Path(__file__).resolve().parents[2]
 TEMPLATES: dict[str, dict[str, Any]] = {
@@ -25,6 +26,7 @@ MARKERS = {  # the tokens of a family in a text
 }  # fmt: skip
 
 
+@functools.cache
 def small_family(name: str, template: str | None = None) -> ModelFiles:
     """A model with bytes and the markers of a family as tokens.
 
@@ -44,14 +46,14 @@ def without_ids(text: str) -> str:
 
 
 def family_files(folder: Path, name: str, context_tokens: int | None = None) -> ModelFiles:
-    """The files of a model of a family, in a folder. Its markers take the ids of the rarest pieces.
+    """The files of a small model of a family, in a folder. Its markers take the ids of the rarest pieces.
 
     context_tokens  None: the built-in model's own
     """
-    family = TEMPLATES[name]
+    family, source = TEMPLATES[name], Path(small_model())
     for file in ("config.json", "generation_config.json", "tokenizer_config.json", "model.safetensors"):
-        shutil.copy(Path(BUILT_IN_MODEL) / file, folder / file)
-    tokenizer = json.loads((Path(BUILT_IN_MODEL) / "tokenizer.json").read_text(encoding="utf-8"))
+        shutil.copy(source / file, folder / file)
+    tokenizer = json.loads((source / "tokenizer.json").read_text(encoding="utf-8"))
     model, count = tokenizer["model"], len(family["special"]) + len(family["added"])
     kept = len(model["vocab"]) - count
     model["vocab"] = {piece: number for piece, number in model["vocab"].items() if number < kept}
@@ -63,7 +65,6 @@ def family_files(folder: Path, name: str, context_tokens: int | None = None) -> 
         config["max_position_embeddings"] = context_tokens
         (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
     (folder / "chat_template.jinja").write_text(family["text"], encoding="utf-8")
-    open_model_files.cache_clear()
     return open_model_files(str(folder))
 
 

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
-
-from tests.app.conftest import service_client
-from tests.app.openai.chat_models import family_files
 
 FEED = {"type": "function", "function": {"name": "feed", "parameters": {
     "type": "object", "properties": {"animal": {"enum": ["dog", "cat"]}}, "required": ["animal"],
@@ -28,11 +24,8 @@ SEARCH: dict[str, Any] = {"beams": 2, "seed": None}
 
 
 @pytest.fixture(scope="module")
-def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    folder = tmp_path_factory.mktemp("deepseek")
-    family_files(folder, "deepseek-v3.1")
-    with service_client(model=str(folder)) as client:
-        yield client
+def client(agent_client: TestClient) -> TestClient:
+    return agent_client
 
 
 def send(client: TestClient, **fields: Any) -> Any:

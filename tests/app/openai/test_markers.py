@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,12 +16,12 @@ from app.openai.chats.chat_template import render_prompt
 from app.openai.chats.markers import CallerText, RenderedPrompt
 from app.openai.chats.tools import tool_use
 from app.openai.requests import ChatRequest
-from tests.app.openai.chat_models import TEMPLATES, family_files
+from tests.app.openai.chat_models import TEMPLATES
 
 
 @pytest.fixture(params=TEMPLATES)
-def files(request: pytest.FixtureRequest, tmp_path: Path) -> ModelFiles:
-    return family_files(tmp_path, request.param)
+def files(request: pytest.FixtureRequest, family: Callable[[str], ModelFiles]) -> ModelFiles:
+    return family(request.param)
 
 
 def prompt_with(files: ModelFiles, text: str) -> RenderedPrompt:
@@ -81,9 +81,9 @@ def test_a_text_that_contains_stand_ins_is_kept() -> None:
         CallerText(("<s>",), "".join(map(chr, range(0x20000, 0x2A6D0))), "")
 
 
-def test_a_template_that_escapes_text_is_refused_by_name(tmp_path: Path) -> None:
+def test_a_template_that_escapes_text_is_refused_by_name(family: Callable[[str], ModelFiles]) -> None:
     template = "{{ messages[0].content | tojson(ensure_ascii=true) }}"
-    files = dataclasses.replace(family_files(tmp_path, "hermes"), chat_template=template)
+    files = dataclasses.replace(family("hermes"), chat_template=template)
     request = ChatRequest.model_validate({"messages": [{"role": "user", "content": "a < b"}]})
     with pytest.raises(InvalidRequest, match="escapes"):
         render_prompt(files, request.messages)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,11 +10,12 @@ import pytest
 from app.api.schemas import GenerateRequest
 from app.formats import AnswerReader
 from app.messages import PolicyResponse
+from app.models import ModelFiles
 from app.openai.chats.policies import AppliedPolicy, chat_policy
 from app.openai.native import chat_of, translate_messages
 from app.openai.requests import ChatRequest
 from app.openai.translate import translate_chat
-from tests.app.openai.chat_models import TEMPLATES, family_files
+from tests.app.openai.chat_models import TEMPLATES
 
 AMOUNT = {"type": "object", "properties": {"amount": {"type": "integer"}}, "required": ["amount"]}
 TOOLS = [
@@ -42,8 +43,8 @@ DECISION = PolicyResponse(
 
 
 @pytest.mark.parametrize("name", TEMPLATES)
-def test_a_generation_and_a_chat_are_one_request(name: str, tmp_path: Path) -> None:
-    files = family_files(tmp_path, name)
+def test_a_generation_and_a_chat_are_one_request(name: str, family: Callable[[str], ModelFiles]) -> None:
+    files = family(name)
     for messages in CONVERSATIONS:
         for tools in TOOL_FIELDS:
             for constraint in CONSTRAINTS:
