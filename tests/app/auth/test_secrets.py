@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
+import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ from app.auth import KeyRing
 from app.main import create_app
 from app.settings import Settings
 from tests.app.access_keys import bearer, stored_key
+from tests.servers.forkserver import run_process
 from tests.servers.service_process import START_S_MAX, ServiceProcess, serving
 
 MARK = "MARKER"  # part of every text of a caller
@@ -84,12 +84,9 @@ def test_logs_and_errors_contain_no_secret_or_caller_text(
         {"ABS_HOST": "0.0.0.0", "ABS_SECRET": SIGNING},
     ],
 )
-def test_an_invalid_secret_setting_is_not_printed(
-    settings: dict[str, str], tmp_path: Path
-) -> None:
-    command = [sys.executable, "-m", "app.main", "serve", "--port", "0"]
-    environment = {"PATH": "/usr/bin", "ABS_EMBEDDED_WORKERS": "", "ABS_SECRET": SIGNING, "OMP_NUM_THREADS": "1"}
-    process = subprocess.run(command, env=environment | settings, capture_output=True, text=True, timeout=START_S_MAX)
+def test_an_invalid_secret_setting_is_not_printed(settings: dict[str, str]) -> None:
+    environment = {**os.environ, "ABS_EMBEDDED_WORKERS": "", "ABS_SECRET": SIGNING, **settings}
+    process = run_process(["app.main", "serve", "--port", "0"], environment, START_S_MAX)
     output = process.stdout + process.stderr
     assert process.returncode == 4 and process.stderr.startswith("abs: "), output
     assert not any(secret in output for secret in (PASSWORD, SIGNING, "S3CRET")), output
