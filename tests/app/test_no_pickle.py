@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from tests.servers.service_process import serving
+from tests.servers.small_model import small_model
 
 HOOK = Path(__file__).parents[1] / "servers" / "no_pickle"
 ROOT = Path(__file__).parents[2]
@@ -91,7 +92,7 @@ def test_the_pickle_guard_reaches_child_processes(tmp_path: Path) -> None:
 
 def test_nothing_is_unpickled_by_a_service_in_one_process(tmp_path: Path) -> None:
     log = tmp_path / "pickles"
-    with serving(tmp_path, **pickle_guard(log)) as service:
+    with serving(tmp_path, model=small_model(), **pickle_guard(log)) as service:
         service.wait_until_ready()
         ask_all(service.url)
     processes = guarded_processes(log)

@@ -29,7 +29,7 @@ def test_the_api_loads_no_model_code() -> None:
 
 
 def test_a_client_that_hangs_up_stops_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
-    fake_handlers.install(monkeypatch, generate="open_blocking")
+    fake_handlers.install(monkeypatch, compile="open_compiling", generate="open_blocking")
     with listening(Settings()) as port:
         with socket.create_connection(("127.0.0.1", port), timeout=S_MAX) as connection:
             connection.sendall(post("/generate", BODY))
@@ -45,7 +45,7 @@ def test_a_client_that_hangs_up_stops_its_job(monkeypatch: pytest.MonkeyPatch) -
 def test_unfinished_requests_are_reported_when_the_server_stops(
     path: str, stream: bool, monkeypatch: pytest.MonkeyPatch, threads: ThreadPoolExecutor
 ) -> None:
-    fake_handlers.install(monkeypatch, generate="open_blocking")
+    fake_handlers.install(monkeypatch, compile="open_compiling", generate="open_blocking")
     request = post(path, BODY | {"stream": stream}, "Connection: close\r\n")
     with listening(Settings(), shutdown_grace_s=1) as port:
         future = threads.submit(ask, port, request)

@@ -100,7 +100,7 @@ def test_a_stalled_body_times_out(
 
 @pytest.mark.parametrize("encoding", ["gzip", "deflate", "br", "zstd", "gzip, identity", "MARKER"])
 def test_a_compressed_body_is_not_unpacked(encoding: str, client: TestClient) -> None:
-    bomb = gzip.compress(b'{"prompt": "' + b"MARKER" * 10_000_000 + b'"}')
+    bomb = gzip.compress(b'{"prompt": "' + b"MARKER" * 500_000 + b'"}')
     headers = {"content-type": "application/json", "content-encoding": encoding}
     response = client.post("/generate", content=bomb, headers=headers)
     assert (response.status_code, response.json()["code"]) == (415, "unsupported_media_type")

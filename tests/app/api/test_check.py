@@ -20,7 +20,7 @@ SCHEMA = {
 }  # fmt: skip
 FORM: dict[str, Any] = {"json_schema": SCHEMA}
 WHOLE = {"json_schema": {"items": {"type": "integer"}, "uniqueItems": True}}  # refused by the compiler
-DEEP = 8_000
+DEEP = 3_000
 
 
 def check(client: TestClient, constraint: object, text: str) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def charged_service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[
     path, limits = tmp_path_factory.mktemp("keys") / "keys", {"requests_per_minute": 0, "beam_tokens_per_minute": 100}
     owners = [bearer(stored_key(path, name, "generate", **limits)) for name in ("anna", "ben")]
     with pytest.MonkeyPatch.context() as patch:
-        fake_handlers.install(patch, generate="open_quick")
+        fake_handlers.install(patch, compile="open_compiling", generate="open_quick")
         with service_client(keys_file=str(path), public_paths=("/ready",)) as client:
             yield client, owners
 

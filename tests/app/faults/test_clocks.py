@@ -64,7 +64,7 @@ def tries(http: httpx2.Client, jobs: list[str]) -> set[tuple[str, int]]:
 
 
 @pytest.mark.parametrize("whose", WHOSE, ids="-".join)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_a_clock_step_moves_no_lease_or_deadline(clock_pair: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
     """A job runs while clocks step ahead, then back."""
     parts, times = clock_pair
@@ -84,7 +84,8 @@ def test_a_clock_step_moves_no_lease_or_deadline(clock_pair: tuple[Cluster, Cloc
             assert tries(http, [long_job]) == {("running", 1)}
 
 
-@pytest.mark.parametrize("whose", (WHOSE[0], WHOSE[-1]), ids="-".join)
+@pytest.mark.parametrize("whose", (WHOSE[-1], WHOSE[0]), ids="-".join)
+@pytest.mark.sample(1)
 def test_waiting_jobs_run_once_and_in_time(clock_pair: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
     parts, times = clock_pair
     ahead = MINUTES if OF_WORKERS in whose else HOUR

@@ -19,7 +19,7 @@ from app.settings import BUILT_IN_MODEL
 
 FILES = open_model_files(BUILT_IN_MODEL)
 TOKENIZER = open_tokenizer(FILES.tokenizer_file, FILES.vocabulary.size)
-PROMPTS = ["sentence:", "a dog runs", "two cats"]
+PROMPTS = ["sentence:", "a dog runs"]
 OPTIONS: list[dict[str, Any]] = [
     {"seed": 3, "n": 2}, {"regex": "[a-z ]{3,30}", "n": 3}, {"seed": 1, "n": 2, "best_of": 3, "stop": " a"},
     {"regex": "[a-z ]{3,30}", "logprobs": 0, "temperature": 1.0, "seed": 2}, {"echo": True, "seed": 3},
@@ -75,7 +75,7 @@ def test_an_idempotency_key_repeats_all_prompts(client: TestClient) -> None:
     one, two = ask(PROMPTS), ask(PROMPTS)
     assert one.json()["choices"] == two.json()["choices"] and one.headers["x-job-id"] == two.headers["x-job-id"]
     assert len(one.headers["x-job-id"].split(", ")) == len(PROMPTS)
-    assert ask(PROMPTS[:2]).json()["error"]["code"] == "idempotency_mismatch"
+    assert ask(PROMPTS[:1]).json()["error"]["code"] == "idempotency_mismatch"
 
 
 @pytest.mark.parametrize("options", [{"seed": 3}, {"regex": "[a-z ]{3,30}", "n": 2}, {"seed": 3, "echo": True}])
@@ -84,7 +84,7 @@ def test_token_ids_are_answered_as_their_text(options: dict[str, Any], client: T
     by_text = complete(client, PROMPTS, **options)
     assert complete(client, ids, **options)["choices"] == by_text["choices"]
     assert complete(client, ids[0], **options)["choices"] == complete(client, PROMPTS[0], **options)["choices"]
-    assert complete(client, [ids[0], PROMPTS[1]], **options)["choices"] == by_text["choices"][: 2 * options.get("n", 1)]
+    assert complete(client, [ids[0], PROMPTS[1]], **options)["choices"] == by_text["choices"]
 
 
 def test_a_failing_prompt_fails_the_request(client: TestClient) -> None:

@@ -88,7 +88,7 @@ def test_the_stable_prefix_is_a_growing_prefix_of_the_answer(
     algorithm: str, stops: tuple[str, ...]
 ) -> None:
     chance, early_prefixes = random.Random(algorithm), 0
-    for number in range(100):
+    for number in range(50):
         constraint = {"regex": chance.choice(PATTERNS)}
         compilation = compiled_of(constraint)
         model = HashModel(VOCABULARY.size, VOCABULARY.eos_ids, seed=number, spread=chance.choice([1.0, 6.0]))
@@ -108,7 +108,7 @@ def test_the_stable_prefix_is_a_growing_prefix_of_the_answer(
                 assert final.startswith(certain), (constraint, options, step.step)
                 prefixes[index] = certain
         early_prefixes += bool(prefixes[0])
-    assert early_prefixes > 10  # it does say something before the end
+    assert early_prefixes > 5  # it does say something before the end
 
 
 def test_a_missed_step_freezes_the_stable_prefix() -> None:

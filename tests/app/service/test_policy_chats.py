@@ -82,6 +82,7 @@ def require_conformance(events: list[Event]) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.sample(2)
 def test_sampled_agents_keep_every_rule_within_their_calls(client: TestClient, seed: int) -> None:
     rng = random.Random(seed)
     require_conformance(play(client, rng, calls_max=rng.randint(1, 4)))
@@ -93,7 +94,7 @@ def test_searching_agents_keep_every_rule(client: TestClient) -> None:
 
 def test_forced_refunds_stay_within_what_was_approved(client: TestClient) -> None:
     named = {"type": "function", "function": {"name": "refund"}}
-    for seed in range(3):
+    for seed in range(2):
         response = send(client, [{"role": "user", "content": "a dog"}], tool_choice=named, seed=seed)
         (made,) = response.json()["choices"][0]["message"]["tool_calls"]
         assert json.loads(made["function"]["arguments"])["amount"] <= 100

@@ -24,8 +24,10 @@ from tests.app.observability.metric_samples import increase, scrape
 from tests.servers.forkserver import start_process
 from tests.servers.redis_server import RedisServer
 from tests.servers.service_process import serving
+from tests.servers.small_model import small_model
 
 NAMES = ("captions", "stories")
+MODELS = (small_model(), "stories")
 PROMPT, CONSTRAINT = "One day, a", {"keywords": ["dog", "boat", "moon"], "ordered": True}
 REQUEST: dict[str, Any] = {"prompt": PROMPT, "constraint": CONSTRAINT, "max_tokens": 24}
 TEXTS = {
@@ -38,8 +40,8 @@ ASYNC = {"prefer": "respond-async"}
 
 @pytest.fixture(scope="module")
 def both() -> Iterator[TestClient]:
-    """A service with both built-in models."""
-    with service_client(model=NAMES) as client:
+    """A service with two models."""
+    with service_client(model=MODELS) as client:
         yield client
 
 
@@ -66,7 +68,7 @@ def test_models_that_answer_at_once_do_not_disturb_each_other(both: TestClient) 
     alone = {model: generated(both, model)["choices"][0]["text"] for model in NAMES}
     assert alone == TEXTS
     with ThreadPoolExecutor(8) as threads:
-        answers = list(threads.map(lambda number: generated(both, NAMES[number % 2]), range(16)))
+        answers = list(threads.map(lambda number: generated(both, NAMES[number % 2]), range(8)))
     assert all(answer["choices"][0]["text"] == alone[answer["model"]] for answer in answers)
 
 
@@ -94,7 +96,7 @@ def test_each_model_has_its_queue(both: TestClient) -> None:
 
 def test_a_full_queue_of_one_model_leaves_the_other_free(monkeypatch: pytest.MonkeyPatch) -> None:
     fake_handlers.install(monkeypatch, compile="open_compiling", generate="open_blocking")
-    with service_client(model=NAMES, queue_jobs_max=1) as client:
+    with service_client(model=MODELS, queue_jobs_max=1) as client:
 
         def status(model: str) -> int:
             return client.post("/generate", json=REQUEST | {"model": model}, headers=ASYNC).status_code
@@ -139,7 +141,7 @@ def test_the_automata_of_two_vocabularies_are_kept_apart(both: TestClient) -> No
 
 
 def test_look_ups_under_two_secrets_keep_the_other_automata() -> None:
-    with service_client(model=NAMES, secret=b"n" * 32 + b"," + b"o" * 32) as client:
+    with service_client(model=MODELS, secret=b"n" * 32 + b"," + b"o" * 32) as client:
         automaton = compiled(client, "stories")["automaton"]
         assert [client.get(f"/automata/{automaton}").status_code for _ in range(2)] == [200, 200]
 
@@ -162,7 +164,7 @@ def test_text_is_tokenized_by_the_selected_model(both: TestClient) -> None:
 
 def test_each_model_may_have_its_worker_process(tmp_path: Path, redis_server: RedisServer) -> None:
     variables = {
-        "ABS_MODEL": ",".join(NAMES), "ABS_BROKER": redis_server.url, "ABS_STORE": redis_server.url,
+        "ABS_MODEL": ",".join(MODELS), "ABS_BROKER": redis_server.url, "ABS_STORE": redis_server.url,
         "ABS_SECRET": "s" * 32, "ABS_EMBEDDED_WORKERS": "",
     }  # fmt: skip
     workers = []

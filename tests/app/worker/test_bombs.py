@@ -93,7 +93,7 @@ def memory_bytes(compiler: CompileHandler) -> tuple[int, int]:
 
 
 @pytest.mark.parametrize(("constraint", "limits"), [row[1:] for row in BOMBS], ids=NAMES)
-@pytest.mark.sample(9)
+@pytest.mark.sample(4)
 def test_a_bomb_meets_its_limit_and_leaks_no_resource(
     compiler: CompileHandler, constraint: dict[str, object], limits: tuple[str, ...]
 ) -> None:

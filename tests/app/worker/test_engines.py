@@ -36,7 +36,7 @@ def test_mona_gives_native_automata_and_ends_with_its_job(monkeypatch: pytest.Mo
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(mona_binary()).parent), os.environ["PATH"]]))
     vocabulary = open_model_files(Settings().inference.model[0]).vocabulary
     native = CompileHandler(Settings(), vocabulary)
-    mona = CompileHandler(Settings.of(ltlf_engine="mona", compile_s_max=3.0), vocabulary)
+    mona = CompileHandler(Settings.of(ltlf_engine="mona", compile_s_max=2.0), vocabulary)
     for formula in FORMULAS:
         native_result, mona_result = compiled(native, formula), compiled(mona, formula)
         sizes = ("states", "letters", "token_states", "token_classes", "min_tokens")
