@@ -42,7 +42,8 @@ def test_searching_agents_keep_every_rule(client: TestClient) -> None:
     [
         {"policy": {"max_calls": 1}}, {}, {"policy": None},
         {"policy": None, "constraint": {"regex": "[a-z ]{3,9}\\."}},
-        {"policy": None, "tools": None, "constraint": {"keywords": ["dog"]}}, {"policy": None, "tools": None},
+        {"policy": None, "tools": None, "constraint": {"keywords": ["dog"]}, "max_tokens": 12},
+        {"policy": None, "tools": None, "max_tokens": 12},
     ],
 )  # fmt: skip
 def test_a_chat_and_a_generation_give_the_same_answer(client: TestClient, fields: dict[str, Any]) -> None:

@@ -85,7 +85,7 @@ def require_conformance(events: list[Event]) -> None:
 @pytest.mark.sample(2)
 def test_sampled_agents_keep_every_rule_within_their_calls(client: TestClient, seed: int) -> None:
     rng = random.Random(seed)
-    require_conformance(play(client, rng, calls_max=rng.randint(1, 4)))
+    require_conformance(play(client, rng, calls_max=rng.randint(1, 3)))
 
 
 def test_searching_agents_keep_every_rule(client: TestClient) -> None:

@@ -31,7 +31,7 @@ MODELS = (small_model(), "stories")
 PROMPT, CONSTRAINT = "One day, a", {"keywords": ["dog", "boat", "moon"], "ordered": True}
 REQUEST: dict[str, Any] = {"prompt": PROMPT, "constraint": CONSTRAINT, "max_tokens": 24}
 TEXTS = {
-    "captions": "dog\nsentence: There is a boat at the moon.",
+    "captions": "dog on the top of a small boat at the moon sky sky sky sky sky sky sky sky sky sky sky sky",
     "stories": "little dog named Max went to the boat. He saw a big moon.",
 }
 JOBS = "abs_queue_wait_seconds_count"  # that left a queue
