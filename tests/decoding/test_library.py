@@ -84,6 +84,7 @@ def test_answers_are_those_of_the_service(
 
 
 @pytest.mark.parametrize(("name", "wrapped"), [("gpt2", False), ("mistral_v1_32k", True)])
+@pytest.mark.sample(1)
 def test_random_models_satisfy_with_real_tokenizers(name: str, wrapped: bool, shared: Path) -> None:
     text = real_tokenizer(name)
     assert text is not None
