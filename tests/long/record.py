@@ -8,10 +8,12 @@ files have changed since they passed; in CI, test_record.py fails if there are a
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import subprocess
 import sys
 import time
+import tomllib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -60,6 +62,15 @@ TARGETS: dict[str, tuple[str, ...]] = {  # the files and folders on which each d
 OPTIONAL = {"pythons", "audit"}  # may stay "not run": they need other interpreters, and an advisory service
 
 
+def _content(path: Path) -> bytes:
+    """What counts of a file: of pyproject.toml, all but the settings of lint, types and tests."""
+    if path.name != "pyproject.toml":
+        return path.read_bytes()
+    project = tomllib.loads(path.read_text(encoding="utf-8"))
+    project["tool"] = {name: table for name, table in project.get("tool", {}).items() if name == "hatch"}
+    return json.dumps(project, sort_keys=True).encode()
+
+
 def digest(target: str) -> str:
     """Covers paths and contents, but not what .gitignore names. Raises FileNotFoundError for a missing file."""
     ignored = [line.rstrip("/") for line in (ROOT / ".gitignore").read_text(encoding="utf-8").split()]
@@ -68,7 +79,7 @@ def digest(target: str) -> str:
         for path in sorted(top.rglob("*")) if top.is_dir() else [top]:
             name = path.relative_to(ROOT)
             if not path.is_dir() and not any(part.match(line) for part in (name, *name.parents) for line in ignored):
-                covered.update(f"{name.as_posix()} {hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+                covered.update(f"{name.as_posix()} {hashlib.sha256(_content(path)).hexdigest()}\n".encode())
     return covered.hexdigest()[:16]
 
 

@@ -82,3 +82,13 @@ def test_ignored_files_are_not_covered(page: Path) -> None:
         assert record.digest("docs") == before
     (folder / "a.txt").write_text("a")
     assert record.digest("docs") != before
+
+
+def test_settings_of_tools_are_not_covered(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(record, "TARGETS", {"docs": ("pyproject.toml",)})
+    file = page.parent / "pyproject.toml"
+    digests = []
+    for text in ("[tool.mypy]\nstrict = true", "[tool.ruff]\nline-length = 120", "[tool.hatch]\nbuild = {}"):
+        file.write_text(f"[project]\nname = 'a'\n{text}\n")
+        digests.append(record.digest("docs"))
+    assert digests[0] == digests[1] != digests[2]
