@@ -1,4 +1,6 @@
-"""Records the long targets of make in LAST.md: python -m tests.long.record TARGET -- COMMAND...
+"""Records the runs of the long targets of make in LAST.md.
+
+    python -m tests.long.record TARGET -- COMMAND...
 
 Runs the command and writes the target's row: the result, the time, and a digest of the files that the target depends
 on. The exit status is the command's, where 3 means that this machine cannot run it. `--stale` prints the targets whose
