@@ -80,7 +80,7 @@ def rows() -> dict[str, tuple[str, str, str]]:
 
 
 def stale() -> list[str]:
-    """The targets without a row that says that they passed with these files."""
+    """The targets that have not passed with these files."""
     found, names = rows(), []
     for target, files in TARGETS.items():
         _, result, covered = found.get(target, ("", "", ""))
