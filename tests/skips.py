@@ -1,4 +1,7 @@
-"""The reasons for which CI may skip a test: the table in CONTRIBUTING.md. "…" stands for any text."""
+"""The reasons for which CI may skip a test.
+
+A table in CONTRIBUTING.md lists them. "…" stands for any text.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ def is_listed(reason: str) -> bool:
 
 
 def fail_unlisted(report: pytest.TestReport | pytest.CollectReport) -> None:
-    """In CI, make the report of a test that is skipped for another reason one of a failure."""
+    """Fail a test in CI that is skipped for another reason."""
     if not report.skipped or not isinstance(report.longrepr, tuple) or not os.environ.get("CI"):
         return
     reason = report.longrepr[2].removeprefix("Skipped: ")

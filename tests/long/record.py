@@ -1,4 +1,6 @@
-"""Records the long targets of make in LAST.md: python -m tests.long.record TARGET -- COMMAND...
+"""Records the runs of the long targets of make in LAST.md.
+
+    python -m tests.long.record TARGET -- COMMAND...
 
 Runs the command and writes the target's row: the result, the time, and a digest of the files that the target depends
 on. The exit status is the command's, where 3 means that this machine cannot run it. `--stale` prints the targets whose
@@ -89,7 +91,7 @@ def rows() -> dict[str, tuple[str, str, str]]:
 
 
 def stale() -> list[str]:
-    """The targets without a row that says that they passed with these files."""
+    """The targets that have not passed with these files."""
     found, names = rows(), []
     for target, files in TARGETS.items():
         _, result, covered = found.get(target, ("", "", ""))

