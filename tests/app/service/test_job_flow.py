@@ -32,7 +32,7 @@ from app.worker.loop import serve
 from compiler.errors import BudgetTooSmall
 from compiler.spec import AllSpec, KeywordsSpec, RegexSpec, Spec
 from tests.app import fake_handlers
-from tests.app.shared_compiler import SECRET, open_shared_compiler
+from tests.app.worker.shared_compiler import SECRET, open_shared_compiler
 from tests.servers.redis_server import RedisServer
 
 SPEC = KeywordsSpec((("dog", "dogs"), ("ball",)))

@@ -29,7 +29,7 @@ from app.worker.loop import serve
 from compiler.errors import BudgetTooSmall, LimitExceeded
 from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec, Spec
 from tests.app import fake_handlers
-from tests.app.shared_compiler import SECRET, open_shared_compiler
+from tests.app.worker.shared_compiler import SECRET, open_shared_compiler
 
 SPEC = KeywordsSpec((("dog", "dogs"), ("ball",)))
 COMPILE: dict[str, OpenHandler] = {"compile": open_shared_compiler}

@@ -32,8 +32,8 @@ from compiler.pipeline import compile_spec
 from compiler.spec import KeywordsSpec, RegexSpec, Spec, spec_to_json
 from compiler.text import text_automaton
 from compiler.vocab import Vocabulary, byte_vocabulary
-from tests.app.shared_compiler import SECRET, open_shared_compiler
 from tests.app.worker.fake_context import FakeContext
+from tests.app.worker.shared_compiler import SECRET, open_shared_compiler
 
 SPEC = KeywordsSpec((("dog",),))
 LARGE = RegexSpec("(.*(a|b)){12}")
