@@ -20,13 +20,13 @@ import httpx2
 import pytest
 
 from app.messages import VERSION
+from tests.app.faults.small_disk import NoDisk, SmallDisk, small_disk
 from tests.app.faults.test_workers import BODY, WORKERS, begin, final_status, read_on, steps
 from tests.long.chaos import states_of_generations
 from tests.servers import redis_server
 from tests.servers.cluster import API, COMPILE, FULL, LEASE_S, SCRIPTED, Cluster, Event, Part, cluster, events
 from tests.servers.flaky_proxy import FlakyProxy
 from tests.servers.processes import until
-from tests.servers.small_disk import NoDisk, SmallDisk, small_disk
 
 REQUESTS = 200 if FULL else 24
 AT_ONCE = 8
