@@ -47,7 +47,8 @@ def web_page(browser: Browser, service: ServiceProcess) -> Iterator[WatchedPage]
 def no_graphviz(web_page: WatchedPage) -> None:
     """Graphviz cannot be loaded.
 
-    Loading it takes four tenths of the processor time of opening the page. The page says so beside the table of the automaton.
+    Loading it takes four tenths of the processor time of opening the page. The page says so beside the table of the
+    automaton.
     """
     web_page.page.add_init_script(
         """window.Worker = class extends EventTarget {

@@ -55,7 +55,7 @@ def a_job(
 
 
 class SharedGenerators(ExitStack):
-    """The generators of `run`, one for all equal settings and options of the model."""
+    """The generators of `run`, one for equal settings and options."""
 
     def __init__(self) -> None:
         super().__init__()
