@@ -71,7 +71,7 @@ def pytest_make_collect_report() -> Generator[None, pytest.CollectReport, pytest
 
 
 def _keep_short_form(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselects tests that are marked `long`, and cases of tests that are marked `sample`."""
+    """Deselects tests marked `long`, and cases of tests marked `sample`."""
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
         if item.get_closest_marker("sample"):
