@@ -26,8 +26,8 @@ from typing import Any
 import pytest
 
 from docs.tools.pages import DOCS, Block, blocks, pages
+from tests.docs import abs_in_shell
 from tests.docs.checkout import typed_in_a_checkout
-from tests.servers import abs_in_shell
 from tests.servers.forkserver import start_process
 from tests.servers.processes import served_by_thread
 from tests.servers.service_process import ServiceProcess
