@@ -1,4 +1,6 @@
-"""Runs `abs` for shell scripts: tests fork the process, where Python's start and the imports take two seconds.
+"""Runs `abs` for shell scripts in a process that the test forks.
+
+Python's start and the imports would take two seconds.
 
 In a script `python -IS abs_in_shell.py ARGUMENTS` passes its arguments, folder, settings, input and output to the test,
 and ends with the exit status.
