@@ -135,7 +135,7 @@ def may_override(path: Path) -> bool:
 
 
 def overridden_private_methods(*packages: str) -> set[str]:
-    """The private methods of packages that a base from another package has, too."""
+    """Private methods of packages that a foreign base has, too."""
     overridden = set()
     files = [each for package in packages for each in modules(package).items()]
     for name in (name for name, path in files if may_override(path)):

@@ -65,7 +65,7 @@ OPTIONAL = {"pythons", "audit"}  # may stay "not run": they need other interpret
 
 
 def _content(path: Path) -> bytes:
-    """What counts of a file: of pyproject.toml, all but the settings of lint, types and tests."""
+    """A file's content; pyproject.toml without settings of lint, types and tests."""
     if path.name != "pyproject.toml":
         return path.read_bytes()
     project = tomllib.loads(path.read_text(encoding="utf-8"))

@@ -72,7 +72,7 @@ def suites() -> dict[str, dict[str, Any]]:
 
 
 def groups(draft: str) -> Iterator[dict[str, Any]]:
-    """The groups of a draft that this run judges, some of each file."""
+    """The judged groups of a draft, some of each file."""
     seen = collections.Counter[str]()
     for group in suites()[draft]["groups"]:
         if seen[group["file"]] % EVERY == 0:

@@ -55,7 +55,7 @@ _measured: dict[tuple[object, ...], ModelWithPrior] = {}  # by the parameters of
 
 
 def measure(name: str, model: LanguageModel) -> ModelWithPrior:
-    """Measures a model, unless it is a copy or equals one that was measured."""
+    """Measures a model, unless an equal one was measured."""
     if isinstance(model, HashModel):
         if model.parameters not in _measured:
             _measured[model.parameters] = _measure(name, model)

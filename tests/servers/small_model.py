@@ -23,7 +23,7 @@ WEIGHTS, CONFIG = "model.safetensors", "config.json"
 
 @functools.cache
 def small_model() -> str:
-    """The folder of the model, whose last name is that of the built-in one. It is made once."""
+    """The folder of the model, made once. It is named as the built-in one."""
     source = Path(BUILT_IN_MODEL)
     digest = hashlib.sha256(Path(f"{source}.sha256").read_bytes() + Path(__file__).read_bytes()).hexdigest()
     folder = FOLDER / digest[:16]

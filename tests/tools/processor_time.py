@@ -23,7 +23,7 @@ PROPERTY = "processor_s"
 
 
 class ProcessorTimes:
-    """A plugin that measures in each test process and prints where the run ends."""
+    """A plugin that measures in each test process and prints at the end."""
 
     def __init__(self) -> None:
         self._own_s = time.process_time()
@@ -43,7 +43,9 @@ class ProcessorTimes:
         return report
 
     def _of_others(self, root: int) -> float:
-        """Seconds since the last call of a process's descendants, and its own if it is a fork server."""
+        """Seconds of a process's descendants since the last call.
+
+        A fork server's own seconds are included."""
         try:
             process = psutil.Process(root)
             own = process.cpu_times()

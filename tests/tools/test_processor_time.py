@@ -1,4 +1,4 @@
-"""The processor time of tests includes their processes, and the dearest are listed first."""
+"""Tests are measured with their processes, and the dearest come first."""
 
 from __future__ import annotations
 

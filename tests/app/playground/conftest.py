@@ -45,7 +45,7 @@ def web_page(browser: Browser, service: ServiceProcess) -> Iterator[WatchedPage]
 
 @pytest.fixture
 def no_graphviz(web_page: WatchedPage) -> None:
-    """Leaves pictures of automata out of the page, as where Graphviz cannot be loaded.
+    """Leaves out pictures of automata, as where Graphviz cannot be loaded.
 
     Graphviz takes four tenths of the processor time of opening the page.
     """

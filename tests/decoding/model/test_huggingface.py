@@ -25,7 +25,7 @@ HALF = (torch.bfloat16, torch.float16)
 
 
 def _full_pass(model: PreTrainedModel, rows: list[list[int]]) -> torch.Tensor:
-    """Log-probs after each id of each row, computed without a cache: [rows, ids, V]."""
+    """Log-probs [rows, ids, V] after each id of each row, without cache."""
     with torch.inference_mode():
         return model(input_ids=torch.tensor(rows), use_cache=False).logits.float().log_softmax(2)  # type: ignore[no-any-return]
 
