@@ -23,7 +23,7 @@ PROPERTY = "processor_s"
 
 
 class ProcessorTimes:
-    """A plugin that measures in each test process and prints at the end."""
+    """A plugin that measures in each test process and prints once."""
 
     def __init__(self) -> None:
         self._own_s = time.process_time()
