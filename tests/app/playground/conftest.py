@@ -45,9 +45,9 @@ def web_page(browser: Browser, service: ServiceProcess) -> Iterator[WatchedPage]
 
 @pytest.fixture
 def no_graphviz(web_page: WatchedPage) -> None:
-    """Leaves pictures of automata out of the page, as where Graphviz cannot be loaded.
+    """Leaves pictures of automata out of the page.
 
-    Graphviz takes four tenths of the processor time of opening the page.
+    It is as where Graphviz cannot be loaded, which takes four tenths of the processor time of opening the page.
     """
     web_page.page.add_init_script(
         """window.Worker = class extends EventTarget {
