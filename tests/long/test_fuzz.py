@@ -12,7 +12,7 @@ from tests.servers.cluster import FULL
 
 CASES = 1_000 if FULL else 100  # `make fuzz` runs the same seeds and more
 BLOCK = 100
-STACKED_CASES = 40 if FULL else 8  # combinations with a grammar or nested JSON
+STACKED_CASES = 40 if FULL else 16  # combinations with a grammar or nested JSON
 
 
 @pytest.mark.parametrize("block", range(CASES // BLOCK))
