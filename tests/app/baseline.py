@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 
 from starlette.testclient import TestClient
 
+from app.settings import BUILT_IN_MODEL
 from tests.app.conftest import service_client
 
 CASES = Path(__file__).parents[1] / "cases"
@@ -167,7 +168,7 @@ def _event_text(choice: Mapping[str, Any]) -> str:
 
 def answers(calls: Sequence[Call]) -> dict[str, dict[str, Any]]:
     """The answers of the present code, keyed by request name."""
-    with service_client() as client:
+    with service_client(model=BUILT_IN_MODEL) as client:
         return {call.name: answer(client, call) for call in calls}
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 from starlette.testclient import TestClient
 
+from app.settings import BUILT_IN_MODEL
 from tests.app.baseline import RECORDING, Call, answer, differences, read_recording, sample
 from tests.app.conftest import service_client
 
@@ -20,7 +21,7 @@ def client() -> Iterator[TestClient]:
 
     Answers contain the proposition names of the first caller of a constraint.
     """
-    with service_client() as client:
+    with service_client(model=BUILT_IN_MODEL) as client:
         yield client
 
 

@@ -145,15 +145,25 @@ class Copy:
         """All test files of the clone."""
         return sorted(str(path.relative_to(self.path)) for path in self.path.glob("tests/**/test_*.py"))
 
+    def _write(self, file: str, text: str) -> None:
+        """Replaces a file and drops its bytecode.
+
+        Python tells by the second and the size whether bytecode is fresh.
+        """
+        path = self.path / file
+        path.write_text(text, encoding="utf-8")
+        for bytecode in path.parent.glob(f"__pycache__/{path.stem}.*"):
+            bytecode.unlink()
+
     @contextmanager
     def changed(self, file: str, text: str) -> Iterator[None]:
         """A file has another text within the body."""
         before = (self.path / file).read_text(encoding="utf-8")
-        (self.path / file).write_text(text, encoding="utf-8")
+        self._write(file, text)
         try:
             yield
         finally:
-            (self.path / file).write_text(before, encoding="utf-8")
+            self._write(file, before)
 
     def pytest(self, *arguments: str) -> Run:
         """Run tests in the clone. Exits where a signal from outside ends them."""

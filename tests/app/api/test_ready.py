@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import threading
@@ -29,6 +30,7 @@ from tests.app.observability.metric_samples import Samples, ask, scrape
 from tests.servers.forkserver import Child, start_process
 from tests.servers.processes import children, free_port, until
 from tests.servers.redis_server import RedisServer, running_server
+from tests.servers.small_model import small_model
 
 REPORT_S_MAX = 15.0
 STUCK_S = 1.0
@@ -122,7 +124,8 @@ def test_readiness_reports_missing_weights(tmp_path: Path, captions_dir: Path) -
         await_reasons(client, "generate worker: the model cannot be loaded; see the log", "no compile worker is alive")
 
 
-def test_readiness_reports_a_loading_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_readiness_reports_a_loading_worker(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    shutil.copytree(small_model(), tmp_path / "captions")  # which no service has loaded before
     gate, load = threading.Event(), HuggingFaceModel.load
 
     def blocking_load(*args: Any, **settings: Any) -> Any:
@@ -131,7 +134,7 @@ def test_readiness_reports_a_loading_worker(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(HuggingFaceModel, "load", blocking_load)
     try:
-        with service_client(None) as client:
+        with service_client(None, model=str(tmp_path / "captions")) as client:
             await_reasons(client, "generate worker: loading")
             gate.set()
             await_reasons(client)

@@ -16,6 +16,7 @@ import httpx2
 import pytest
 
 from app.models import digest_of, digests_of
+from app.settings import BUILT_IN_MODEL
 from tests.servers.cluster import API, COMPILE, Cluster, cluster
 from tests.servers.processes import until
 
@@ -27,10 +28,13 @@ BODY: dict[str, Any] = {"prompt": "sentence:", "constraint": {"keywords": ["dog"
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[Cluster]:
-    """A server, an API and a compile worker, without generate workers."""
+    """A server, an API and a compile worker, without generate workers.
+
+    They serve the whole built-in model, because `scarce` fails between its layers.
+    """
     with cluster() as running:
-        running.add("api", API)
-        running.add("compile", COMPILE)
+        running.add("api", API, ABS_MODEL=BUILT_IN_MODEL)
+        running.add("compile", COMPILE, ABS_MODEL=BUILT_IN_MODEL)
         running.parts["api"].wait_until()
         running.parts["compile"].wait_until("/ready")
         yield running
@@ -42,7 +46,7 @@ def why_not_ready(url: str) -> list[str]:
 
 
 def test_an_oversized_batch_is_split_and_the_worker_survives(running: Cluster) -> None:
-    worker = running.add("short", (*FAKE, "scarce", str(ROWS)))
+    worker = running.add("short", (*FAKE, "scarce", str(ROWS)), ABS_MODEL=BUILT_IN_MODEL)
     try:
         worker.wait_until("/ready")
         bodies = [BODY | {"beams": 3 + number % 4, "max_tokens": 12 + number % 5} for number in range(12)]
@@ -66,7 +70,8 @@ def test_an_oversized_batch_is_split_and_the_worker_survives(running: Cluster) -
 def test_a_stalled_or_failing_model_is_reported_until_it_recovers(running: Cluster, tmp_path: Path) -> None:
     hold, fail = tmp_path / "hold", tmp_path / "fail"
     body = BODY | {"beams": 3, "max_tokens": 12}
-    worker = running.add("faulty", (*FAKE, "controlled", str(tmp_path)), ABS_STALL_TIMEOUT_S="1")
+    command = (*FAKE, "controlled", str(tmp_path))
+    worker = running.add("faulty", command, ABS_MODEL=BUILT_IN_MODEL, ABS_STALL_TIMEOUT_S="1")
     api = running.parts["api"].url
     try:
         worker.wait_until("/ready")
