@@ -23,17 +23,16 @@ ROOT = Path(__file__).resolve().parents[1]
 gc.disable()  # until the tests are collected: it would take a quarter of their imports' time
 
 LONG = (  # files, the longest first: one that began last would be waited for by those that have nothing left
-    "app/local/test_up.py", "docs/test_started_blocks.py", "docs/test_blocks.py", "app/faults/test_api.py",
-    "app/playground/test_shell.py",
-    "decoding/model/test_tensor_parallel.py", "decoding/model/test_process_groups.py", "app/faults/test_groups.py",
-    "decoding/model/test_shared_adapters.py",
-    "app/worker/test_shared_model.py", "app/playground/test_looks.py", "long/test_fuzz.py",
-    "app/openai/test_clients.py",
-    "app/playground/test_shell_runs.py", "app/broker/test_contract_admission.py", "app/cli/test_commands.py",
-    "app/test_no_pickle.py", "app/worker/test_generate.py", "app/api/test_ready.py", "app/worker/test_bombs.py",
-    "app/test_guarantee.py", "long/test_abuse.py", "app/service/test_job_processes.py", "app/playground/test_views.py",
-    "benchmarks/test_load.py", "app/local/test_chaos.py", "app/faults/test_chaos.py", "app/faults/test_clocks.py",
-    "deploy/test_compose.py", "app/faults/test_model.py", "compiler/json_schema/test_official_suite.py",
+    "app/openai/test_clients.py", "docs/test_blocks.py", "app/local/test_up.py", "long/test_abuse.py",
+    "app/local/test_chaos.py", "app/cli/test_commands.py", "app/api/test_grammars.py", "client/test_service.py",
+    "deploy/test_compose.py", "app/playground/test_agent.py", "app/playground/test_shell_runs.py",
+    "app/playground/test_shell.py", "app/api/test_large_combinations.py", "app/playground/test_stage.py",
+    "app/test_no_pickle.py", "app/service/test_job_processes.py", "app/broker/test_contract_admission.py",
+    "app/faults/test_clocks.py", "app/openai/test_tool_formats.py", "app/api/test_ready.py",
+    "app/playground/test_views.py", "app/faults/test_api.py", "app/playground/test_looks.py",
+    "app/faults/test_chaos.py", "long/test_fuzz.py", "app/faults/test_model.py", "app/worker/test_bombs.py",
+    "compiler/json_schema/test_sizes.py", "compiler/grammars/test_suites.py", "decoding/test_library.py",
+    "decoding/model/test_huggingface.py", "decoding/model/test_quantized.py", "decoding/test_products.py",
 )  # fmt: skip
 
 
