@@ -38,8 +38,8 @@ LONG = (  # files, the longest first: one that began last would be waited for by
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(ProcessorTimes())
-    if getattr(config.option, "numprocesses", None) and not hasattr(config, "workerinput"):
-        config.add_cleanup(PreforkedProcess().end)
+    if (testers := getattr(config.option, "numprocesses", None)) and not hasattr(config, "workerinput"):
+        config.add_cleanup(PreforkedProcess(testers).end)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import ctypes
 import functools
 import gc
 import importlib
@@ -32,16 +31,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from tests.servers.processes import until
+from tests.servers.processes import die_with_parent, until
 
 IMPORTED = (
     "app.auth.redis_counters", "app.broker.redis.broker", "app.cli.main", "app.worker.handlers.compile", "app.main",
     "app.redis.server_checks", "app.http_server", "app.store.redis", "app.cli.worker_process", "uvicorn",
 )
 WITH_MODEL = (*IMPORTED, "tests.servers.preloaded_model")
-PREFORKED = "TESTS_PREFORKED"  # environment variable: the folder of the socket of the preforked process
+PREFORKED = "TESTS_PREFORKED"  # environment variable: the folder of the sockets of the preforked process
 PREFORKED_S_MAX = 180.0
-PARENT_DEATH_SIGNAL = 1
 DEV_NULL = Path(os.devnull)
 _RUNNING: set[ForkServer] = set()
 
@@ -260,12 +258,6 @@ def _reap() -> None:
     with contextlib.suppress(ChildProcessError):
         while (status := os.waitpid(-1, os.WNOHANG)) != (0, 0):
             _report(event="ended", pid=status[0], status=os.waitstatus_to_exitcode(status[1]))
-
-
-def die_with_parent() -> None:
-    """Has the system kill this process when its parent ends."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def _run_module(order: dict[str, Any]) -> None:

@@ -20,7 +20,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.servers import forkserver
+from tests.servers import forkserver, quick_sandbox
+from tests.servers.processes import die_with_parent
 
 IMPORTED = (
     *forkserver.IMPORTED, "app.worker.handlers.generate", "transformers.models.auto.modeling_auto",
@@ -29,12 +30,12 @@ IMPORTED = (
 
 
 class PreforkedProcess:
-    """The process, from the start of a run to its end."""
+    """The process, during a run in a number of test processes."""
 
-    def __init__(self) -> None:
+    def __init__(self, testers: int) -> None:
         self._folder = tempfile.mkdtemp(prefix="abs-tests-")
         os.environ[forkserver.PREFORKED] = self._folder
-        command = [sys.executable, "-m", "tests.servers.preforked", self._folder]
+        command = [sys.executable, "-m", "tests.servers.preforked", self._folder, str(testers)]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
 
     def end(self) -> None:
@@ -60,7 +61,7 @@ def _fork_loop(folder: Path) -> list[str]:
             with line:
                 if os.fork():
                     continue
-                forkserver.die_with_parent()
+                die_with_parent()
                 signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                 for standard in (0, 1):
                     os.dup2(line.fileno(), standard)
@@ -71,7 +72,10 @@ def _fork_loop(folder: Path) -> list[str]:
 
 
 if __name__ == "__main__":
-    forkserver.die_with_parent()
+    die_with_parent()
+    if os.fork() == 0:
+        die_with_parent()
+        quick_sandbox.serve(Path(sys.argv[1]), int(sys.argv[2]))
     for name in IMPORTED:
         importlib.import_module(name)
     gc.collect()

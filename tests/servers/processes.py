@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import random
+import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +17,7 @@ from socketserver import BaseServer
 from typing import Any
 
 S_MAX = 90.0
+PARENT_DEATH_SIGNAL = 1
 START_S_MAX = 600.0  # of a service, whatever else the machine does: only a hang exceeds it
 
 
@@ -41,6 +45,12 @@ def cpu_s(pid: int) -> float:
     """Processor time that a process has used."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def die_with_parent() -> None:
+    """Has the system kill this process when its parent ends."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PARENT_DEATH_SIGNAL, signal.SIGKILL)
 
 
 def free_port() -> int:

@@ -5,7 +5,7 @@ processes forked from it. Other processes start as in production.
 
 model     A built-in model or the small one (small_model.py) is loaded, tried and measured once. Each service gets a
           copy. Hash models with equal parameters are measured once.
-sandbox   It compiles no tables of JSON formats in advance (quick_sandbox.py).
+sandbox   It is forked, and compiles no tables of JSON formats in advance (quick_sandbox.py).
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from app.settings import BUILT_IN, Settings
 from app.worker.handlers import compile as compile_handler
 from app.worker.handlers import engine, preparation
 from app.worker.handlers.preparation import ModelWithPrior
+from app.worker.sandbox import client
 from decoding.model import HuggingFaceModel, LanguageModel
 from tests.fake_models import HashModel
+from tests.servers.quick_sandbox import start_server
 from tests.servers.small_model import small_model
 
 MODELS = (small_model(), *(checked_model(source) for source in model_sources(Settings.of(model=tuple(BUILT_IN)))))
@@ -67,6 +69,6 @@ def measure(name: str, model: LanguageModel) -> ModelWithPrior:
 
 for module, replaced, replacement in (
     (engine, "HuggingFaceModel", CopiedModel), (preparation.ModelWithPrior, "measure", staticmethod(measure)),
-    (compile_handler, "TARGET", "tests.servers.quick_sandbox:open_job"),
+    (compile_handler, "TARGET", "tests.servers.quick_sandbox:open_job"), (client, "start_server", start_server),
 ):  # fmt: skip
     setattr(module, replaced, replacement)

@@ -17,7 +17,7 @@ import tempfile
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -101,6 +101,19 @@ class Sandbox:
         self._server.close()
 
 
+def start_server(boot: Mapping[str, object], files: Sequence[int]) -> subprocess.Popen[bytes]:
+    """Starts a server, which inherits open files. `boot` has the arguments of its `main`, and its import path."""
+    return subprocess.Popen(
+        [sys.executable, "-I", "-c", _BOOT, json.dumps(boot)],
+        env=child_environment(),
+        cwd="/",
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        pass_fds=files,
+        start_new_session=True,
+    )
+
+
 class _ServerLost(Exception):
     """The fork server has ended or does not answer."""
 
@@ -128,15 +141,7 @@ class _ForkServer:
                 "memory_bytes": limits.compile_memory_bytes_max,
                 "file_bytes": ANSWER_BYTES_MAX,
             }
-            self._process = subprocess.Popen(
-                [sys.executable, "-I", "-c", _BOOT, json.dumps(boot)],
-                env=child_environment(),
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=tuple(files.values()),
-                start_new_session=True,
-            )
+            self._process = start_server(boot, tuple(files.values()))
         # Runs at the end of this process too, so no server stays behind.
         self._standby: list[socket.socket] = []  # that of the next process; empty until its report is read
         self._end = weakref.finalize(self, _end, self._process, self._control, self._standby, directory)

@@ -27,7 +27,7 @@ from decoding.generation import GenerationSize
 from decoding.model import HuggingFaceModel
 from tests.app.conftest import service_client, wait_for_compiler
 from tests.app.observability.metric_samples import Samples, ask, scrape
-from tests.servers.forkserver import Child, start_process
+from tests.servers.forkserver import PREFORKED, Child, start_process
 from tests.servers.processes import children, free_port, until
 from tests.servers.redis_server import RedisServer, running_server
 from tests.servers.small_model import small_model
@@ -93,7 +93,10 @@ def test_readiness_reports_a_stalled_model_and_its_recovery(
         assert client.post("/generate", json=body).status_code == 200
 
 
-def test_readiness_reports_a_stuck_compilation_and_its_end(threads: ThreadPoolExecutor) -> None:
+def test_readiness_reports_a_stuck_compilation_and_its_end(
+    threads: ThreadPoolExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(PREFORKED, raising=False)  # so that the sandbox's server is our child
     children_before = set(children(os.getpid()))
     settings = {"embedded_workers": ("compile",), "stall_timeout_s": 0.2, "compile_s_max": 0.5}
     with service_client(wait_for_compiler, **settings) as client:

@@ -21,6 +21,7 @@ from app.worker.handlers.compile import CompileHandler
 from compiler.errors import LimitExceeded
 from tests.app.conftest import service_client, wait_for_compiler
 from tests.app.worker.fake_context import FakeContext
+from tests.servers.forkserver import PREFORKED
 from tests.servers.processes import children, resident_bytes
 
 LIMITS = {"compile_s_max": 1.0}
@@ -173,7 +174,8 @@ def test_bombs_over_http_are_refused_and_the_service_continues() -> None:
         assert response.status_code == 200 and not response.json()["cached"]
 
 
-def test_the_processes_of_a_service_end_with_it() -> None:
+def test_the_processes_of_a_service_end_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(PREFORKED, raising=False)  # so that they are our children
     processes_before = set(children(os.getpid()))
     with service_client(wait_for_compiler, embedded_workers=("compile",)):
         assert set(children(os.getpid())) - processes_before
