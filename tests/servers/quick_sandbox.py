@@ -85,7 +85,7 @@ def parent_of_sandboxes() -> int | None:
 
 
 def _connection() -> tuple[socket.socket, int]:
-    """A connection to the process that sandboxes are forked from, and its number."""
+    """A connection to the process that forks sandboxes, and its number."""
     line, path = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET), Path(os.environ[PREFORKED], os.environ[TESTER])
     until(lambda: not line.connect_ex(str(path)), "sandboxes can be forked", START_S_MAX)
     credentials = line.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 3 * NUMBER.size)
