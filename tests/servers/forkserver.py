@@ -149,8 +149,8 @@ class ForkServer:
 
 
 def pids() -> list[int]:
-    """The process numbers of the fork servers of this process."""
-    return [server.pid for server in _RUNNING if server.pid is not None]
+    """The process numbers of the fork servers of this process that are not its children."""
+    return [server.pid for server in _RUNNING if server.pid is not None and server._process is None]
 
 
 def _connection_to_preforked(imported: Sequence[str]) -> socket.socket:
