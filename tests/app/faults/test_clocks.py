@@ -70,7 +70,7 @@ def test_a_clock_step_moves_no_lease_or_deadline(clock_pair: tuple[Cluster, Cloc
     parts, times = clock_pair
     ahead = HOUR if SERVER in whose else MINUTES
     with parts.client() as http:
-        long_job = begin(http, "steps 600 0.1")
+        long_job = begin(http, "steps 300 0.2")
         parts.busy(*WORKERS)
         for step in (ahead, -2 * ahead):
             times.step(step, *whose)
@@ -78,7 +78,7 @@ def test_a_clock_step_moves_no_lease_or_deadline(clock_pair: tuple[Cluster, Cloc
             assert answer.status_code == 200, answer.text
             assert 0 <= answer.json()["timings"]["queue_ms"] < ahead * 500, answer.text
             time.sleep(CLOCK_READ_S)
-            slow = generate(http, {"prompt": "steps 600 0.1", "timeout_s": SEEN_S})
+            slow = generate(http, {"prompt": "steps 300 0.2", "timeout_s": SEEN_S})
             assert (slow.status_code, slow.json()["code"]) == (504, "deadline"), slow.text
             assert slow.elapsed.total_seconds() > 0.9 * SEEN_S
             assert tries(http, [long_job]) == {("running", 1)}
@@ -92,7 +92,7 @@ def test_waiting_jobs_run_once_and_in_time(clock_pair: tuple[Cluster, Clocks], w
     with parts.client() as http:
         for step in (ahead, -2 * ahead):
             until(lambda: http.get("/ready").is_success, "the service is ready")
-            running_jobs = [begin(http, "steps 600 0.1") for _ in range(SLOTS)]
+            running_jobs = [begin(http, "steps 300 0.2") for _ in range(SLOTS)]
             until(lambda busy=running_jobs: tries(http, busy) == {("running", 1)}, "all workers are busy")
             waiting_jobs = [begin(http, "steps 2 0.1") for _ in range(4)]
             times.step(step, *whose)
@@ -110,7 +110,7 @@ def test_a_clock_step_does_not_hide_a_dead_workers_job(
 ) -> None:
     parts, times = clock_pair
     with parts.client() as http:
-        job = begin(http, "steps 600 0.1")
+        job = begin(http, "steps 300 0.2")
         dead = parts.busy(*WORKERS)
         attempt = http.get(f"/jobs/{job}").json()["attempt"]
         dead.kill()
