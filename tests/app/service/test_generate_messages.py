@@ -29,10 +29,6 @@ def send(client: TestClient, messages: list[dict[str, Any]], **fields: Any) -> A
     return client.post("/generate", json=body)
 
 
-def test_agents_keep_every_rule_within_their_calls(client: TestClient) -> None:
-    require_conformance(play(client, random.Random(1), calls_max=3, send=send))
-
-
 def test_searching_agents_keep_every_rule(client: TestClient) -> None:
     require_conformance(play(client, random.Random(1), 2, send, algorithm="banked", beams=2))
 
