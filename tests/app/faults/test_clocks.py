@@ -63,8 +63,8 @@ def tries(http: httpx2.Client, jobs: list[str]) -> set[tuple[str, int]]:
     return {(job["state"], job["attempt"]) for job in job_status}
 
 
+@pytest.mark.long  # test_a_clock_leap_repeats_no_job and broker/test_redis_clock.py are the short form
 @pytest.mark.parametrize("whose", WHOSE, ids="-".join)
-@pytest.mark.sample(1)
 def test_a_clock_step_moves_no_lease_or_deadline(clock_pair: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
     """A job runs while clocks step ahead, then back."""
     parts, times = clock_pair
@@ -84,8 +84,8 @@ def test_a_clock_step_moves_no_lease_or_deadline(clock_pair: tuple[Cluster, Cloc
             assert tries(http, [long_job]) == {("running", 1)}
 
 
+@pytest.mark.long  # broker/test_redis_clock.py is the short form
 @pytest.mark.parametrize("whose", (WHOSE[-1], WHOSE[0]), ids="-".join)
-@pytest.mark.sample(1)
 def test_waiting_jobs_run_once_and_in_time(clock_pair: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
     parts, times = clock_pair
     ahead = MINUTES if OF_WORKERS in whose else HOUR
@@ -131,12 +131,15 @@ def test_a_worker_an_hour_ahead_runs_nothing(clock_pair: tuple[Cluster, Clocks])
 
 
 def test_a_clock_leap_repeats_no_job(clock_pair: tuple[Cluster, Clocks]) -> None:
-    """Idempotency keys are kept for a day."""
+    """Keys are kept for a day, and a running job keeps its worker."""
     parts, times = clock_pair
     key = {"idempotency-key": f"leap-{time.time()}"}
     with parts.client() as http:
         answer = generate(http, {"prompt": "x"}, key).json()
+        long_job = begin(http, "steps 300 0.2")
+        parts.busy(*WORKERS)
         times.step(HOUR, SERVER)
-        time.sleep(CLOCK_READ_S)
+        time.sleep(SEEN_S + CLOCK_READ_S)
         repetition = generate(http, {"prompt": "x"}, key)
         assert repetition.is_success and repetition.json()["id"] == answer["id"], repetition.text
+        assert tries(http, [long_job]) == {("running", 1)}
