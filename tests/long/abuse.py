@@ -32,6 +32,7 @@ from tests.app.worker.test_bombs import BOMBS
 from tests.servers.nginx import nginx_path, proxied
 from tests.servers.processes import resident_bytes
 from tests.servers.service_process import ServiceProcess, serving
+from tests.servers.small_model import small_model
 
 ROOT = Path(__file__).parent
 WAIT_S_MAX = 30.0  # for an honest request, on a machine that is busy with the attack
@@ -284,7 +285,7 @@ def attacked_service() -> Iterator[tuple[ServiceProcess, str]]:
         )
         keys = Path(folder) / "keys"
         add_key(keys, key)
-        with serving(Path(folder), keys_file=keys, OMP_NUM_THREADS=1, **QUICK) as service:
+        with serving(Path(folder), model=small_model(), keys_file=keys, OMP_NUM_THREADS=1, **QUICK) as service:
             service.wait_until_ready(text)
             yield service, text
 
