@@ -131,7 +131,7 @@ def test_a_worker_an_hour_ahead_runs_nothing(clock_pair: tuple[Cluster, Clocks])
 
 
 def test_a_clock_leap_repeats_no_job(clock_pair: tuple[Cluster, Clocks]) -> None:
-    """Keys are kept for a day, and a running job keeps its worker."""
+    """Keys are kept for a day. A running job keeps its worker."""
     parts, times = clock_pair
     key = {"idempotency-key": f"leap-{time.time()}"}
     with parts.client() as http:
