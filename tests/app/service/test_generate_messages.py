@@ -84,7 +84,7 @@ def test_streams_and_jobs_end_with_the_message(client: TestClient) -> None:
 
 
 def finished_job(client: TestClient, body: dict[str, Any]) -> dict[str, Any]:
-    """The job of an asynchronous request once it is over, or the refusal of the request."""
+    """An asynchronous request's job once it is over, or its refusal."""
     job: dict[str, Any] = client.post("/generate", json=body, headers={"prefer": "respond-async"}).json()
     until = time.monotonic() + 30
     while job.get("state") in ("waiting", "running") and time.monotonic() < until:
