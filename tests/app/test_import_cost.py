@@ -23,7 +23,7 @@ SHOW = "\nimport json, sys; print(json.dumps(sorted(sys.modules)))\n"
 
 
 def loaded(*statements: str) -> list[set[str]]:
-    """The modules that a fresh process has loaded after each of its statements."""
+    """The modules of a fresh process after each of its statements."""
     code = "".join(statement + SHOW for statement in statements)
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     return [set(json.loads(line)) for line in done.stdout.splitlines()]
