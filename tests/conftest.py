@@ -24,7 +24,7 @@ gc.disable()  # until the tests are collected: it would take a quarter of their 
 
 LONG = (  # files, the longest first: one that began last would be waited for by those that have nothing left
     "app/openai/test_clients.py", "docs/test_blocks.py", "app/local/test_up.py", "long/test_abuse.py",
-    "app/local/test_chaos.py", "app/cli/test_commands.py", "app/api/test_grammars.py", "client/test_service.py",
+    "app/cli/test_commands.py", "app/api/test_grammars.py", "client/test_service.py",
     "deploy/test_compose.py", "app/playground/test_agent.py", "app/playground/test_shell_runs.py",
     "app/playground/test_shell.py", "app/api/test_large_combinations.py", "app/playground/test_stage.py",
     "app/test_no_pickle.py", "app/service/test_job_processes.py", "app/broker/test_contract_admission.py",

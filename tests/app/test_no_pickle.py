@@ -90,6 +90,7 @@ def test_the_pickle_guard_reaches_child_processes(tmp_path: Path) -> None:
         guarded_processes(log)
 
 
+@pytest.mark.long  # local/test_up.py asks the same of the processes of `abs up`
 def test_nothing_is_unpickled_by_a_service_in_one_process(tmp_path: Path) -> None:
     log = tmp_path / "pickles"
     with serving(tmp_path, model=small_model(), **pickle_guard(log)) as service:

@@ -76,7 +76,7 @@ class ChaosResult:
     requests: int
     answers: dict[str, StableAnswer] = field(default_factory=dict)  # by Idempotency-Key
     replayed: dict[str, StableAnswer] = field(default_factory=dict)  # the answers to the same requests at the end
-    states: Counter[str] = field(default_factory=Counter)  # of all jobs on the server that generate
+    states: Counter[str] = field(default_factory=Counter)  # of the jobs of this run that generate
     attempts: Counter[int] = field(default_factory=Counter)
     wrong: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
@@ -153,6 +153,7 @@ class Chaos:
         """Sends and repeats all requests, and counts the server's jobs."""
         requests = {f"chaos-{number}": body_of(number, self._rng) for number in range(self.result.requests)}
         killer = threading.Thread(target=self._kill)
+        states_before = asyncio.run(states_of_generations(self._running.server))
         began = time.monotonic()
         killer.start()
         try:
@@ -162,7 +163,7 @@ class Chaos:
             killer.join()
         self.result.took_s = time.monotonic() - began
         self._ask_all({key: requests[key] for key in self.result.answers}, self._note_replay)
-        self.result.states = asyncio.run(states_of_generations(self._running.server))
+        self.result.states = asyncio.run(states_of_generations(self._running.server)) - states_before
         self.result.logs = "" if self.result.good() else self._running.logs()
         return self.result
 

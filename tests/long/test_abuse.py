@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.long.abuse import attack_all, attacked_proxy, attacked_service, schemathesis
+from tests.servers.forkserver import run_process
 from tests.servers.nginx import require_nginx
+from tests.servers.processes import START_S_MAX
 from tests.servers.service_process import ServiceProcess
 
 
@@ -39,7 +39,7 @@ def test_the_service_conforms_to_its_openapi_document(service: tuple[ServiceProc
 
 def test_the_command_line_sends_its_key(service: tuple[ServiceProcess, str]) -> None:
     running, key = service
-    command = [sys.executable, "-m", "app.main", "compile", "--regex", "a+", "--json", "--url", running.url]
+    command = ["app.main", "compile", "--regex", "a+", "--json", "--url", running.url]
     for given, status, word in ((key, 0, "automaton"), ("", 2, "unauthorized")):
-        done = subprocess.run(command, env=os.environ | {"ABS_API_KEY": given}, capture_output=True, text=True)
+        done = run_process(command, os.environ | {"ABS_API_KEY": given}, START_S_MAX)
         assert (done.returncode, word in done.stdout) == (status, True), done

@@ -1,6 +1,6 @@
 """Workers without a model: python -m tests.servers.fake_worker MODE [ARGUMENTS]
 
-    scripted [misread]    no model; a prompt says what its job does. With `misread` no delivered job can be read
+    scripted              no model; a prompt says what its job does
     controlled FOLDER     the built-in model; passes wait while FOLDER/hold exists and fail while FOLDER/fail exists
     scarce ROWS           the built-in model; a pass over more rows runs out of memory, half its layers written
     loading [serve ...]   a model that takes ten minutes to load, in a worker or in the API's process
@@ -32,7 +32,6 @@ from app.messages import (
     GenerateJobResult,
     Job,
     Result,
-    Signatures,
     StepMessage,
     StepRowBody,
     TimingsBody,
@@ -74,10 +73,6 @@ def open_loading(settings: Settings) -> Handler:
     """Takes longer to load than any test waits."""
     time.sleep(LOADING_S)
     raise RuntimeError("no test waits for this")
-
-
-def _misread(*_: object) -> None:
-    raise ValueError("the reply of another version")
 
 
 def _before_each_pass(call: BeforePass) -> None:
@@ -131,8 +126,6 @@ def run(mode: str, *arguments: str) -> None:
     if mode in ("scripted", "loading"):
         wiring.HANDLERS["generate"] = f"tests.servers.fake_worker:open_{mode}"
     match mode, arguments:
-        case "scripted", ("misread",):
-            Signatures.open_body = _misread  # type: ignore[method-assign]
         case "controlled", (folder,):
             control(Path(folder))
         case "scarce", (rows,):

@@ -81,10 +81,16 @@ def served_by_thread(server: BaseServer) -> Iterator[str]:
         server.server_close()
 
 
-def until(holds: Callable[[], Any], what: str = "the condition", s_max: float = S_MAX, poll_s: float = 0.02) -> Any:
-    """Waits until a condition holds and returns its value. Fails after `s_max` seconds."""
-    ends = time.monotonic() + s_max
+def until(
+    holds: Callable[[], Any], what: str = "the condition", s_max: float = S_MAX, poll_s: float | None = None
+) -> Any:
+    """Waits until a condition holds and returns its value. Fails after `s_max` seconds.
+
+    Without `poll_s` the pauses grow with the time that has passed: most conditions cost a request.
+    """
+    began = time.monotonic()
     while not (value := holds()):
-        assert time.monotonic() < ends, f"not within {s_max:g} s: {what}"
-        time.sleep(poll_s)
+        passed_s = time.monotonic() - began
+        assert passed_s < s_max, f"not within {s_max:g} s: {what}"
+        time.sleep(min(0.2, 0.02 + 0.1 * passed_s) if poll_s is None else poll_s)
     return value

@@ -47,17 +47,23 @@ class RestartingService:
 @contextlib.contextmanager
 def supervised_service(workers: Mapping[str, int], tensor_parallel: int = 1) -> Iterator[RestartingService]:
     """`abs up` with these numbers of workers. A kill hits any process of those that share a worker's model."""
+    with short_folder() as folder, supervised_up(folder / "data", workers, tensor_parallel) as (_, service):
+        yield service
+
+
+@contextlib.contextmanager
+def supervised_up(
+    data: Path, workers: Mapping[str, int], tensor_parallel: int = 1, environment: Mapping[str, str] = os.environ
+) -> Iterator[tuple[Up, RestartingService]]:
+    """Such a service in a folder, with its `abs up`."""
     port = free_port()
     variables = {"ABS_METRICS_PORT": str(port), "ABS_MODEL": small_model()}
     variables |= {"ABS_NICE": "1"}  # else they starve beside other tests
     variables |= {"ABS_TENSOR_PARALLEL": str(tensor_parallel)} if tensor_parallel > 1 else {}
     metrics = {name: f"http://127.0.0.1:{port + index}" for index, name in enumerate(names_of(workers), 1)}
     options = [word for queue in QUEUES for word in (f"--workers-{queue}", str(workers[queue]))]
-    with (
-        short_folder() as folder,
-        up(folder / "data", *options, environment=os.environ | SETTINGS | variables) as running,
-    ):
-        yield RestartingService(
+    with up(data, *options, environment={**environment, **SETTINGS, **variables}) as running:
+        yield running, RestartingService(
             running.url,
             running.data / "server.sock",
             metrics,

@@ -18,6 +18,7 @@ from tests.app.access_keys import bearer, stored_key
 from tests.servers.forkserver import run_process
 from tests.servers.processes import START_S_MAX
 from tests.servers.service_process import ServiceProcess, serving
+from tests.servers.small_model import small_model
 
 MARK = "MARKER"  # part of every text of a caller
 PASSWORD, SIGNING, KEY = "PASSWORDS3CRET", "SIGNINGS3CRETSIGNING", "abs_0123456789ab_KEYS3CRET"
@@ -42,7 +43,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, ...
     folder: Path = tmp_path_factory.mktemp("secrets")
     text = stored_key(folder / "keys", "anna", "generate", "compile", requests_per_minute=0)
     settings = {"keys_file": folder / "keys", "secret": SIGNING, "log_level": "debug", "log_format": "json"}
-    with serving(folder, **settings, api_key=KEY, OMP_NUM_THREADS=1) as process:
+    with serving(folder, **settings, model=small_model(), api_key=KEY, OMP_NUM_THREADS=1) as process:
         process.wait_until_ready(text)
         yield process, text
 
@@ -53,7 +54,7 @@ def test_logs_and_errors_contain_no_secret_or_caller_text(
     process, key = service
     wrong_key = key[:-8] + MARK + "00"
     successes = 0
-    with httpx2.Client(base_url=process.url, timeout=START_S_MAX) as http:
+    with httpx2.Client(base_url=process.url, timeout=START_S_MAX, verify=False) as http:
         for field, value in (
             ("authorization", f"Bearer {key}"), ("authorization", f"Bearer {wrong_key}"),
             ("authorization", f"Basic {MARK}"), ("authorization", ""), ("x-api-key", key), ("x-api-key", wrong_key),
@@ -97,7 +98,7 @@ def test_an_unreachable_servers_password_is_not_shown(tmp_path: Path) -> None:
     url = f"redis://user:{PASSWORD}@127.0.0.1:1/0"
     settings = {"broker": url, "store": url, "secret": SIGNING, "redis_wait_s": 1, "log_level": "debug"}
     with serving(tmp_path, **settings, embedded_workers="", OMP_NUM_THREADS=1) as process:
-        with httpx2.Client(base_url=process.url, timeout=START_S_MAX) as http:
+        with httpx2.Client(base_url=process.url, timeout=START_S_MAX, verify=False) as http:
             assert http.get("/health").status_code == 200
             compilation = http.post("/compile", json={"constraint": {"regex": "a"}})
             answers = [http.get("/ready"), compilation, http.get("/metrics")]

@@ -14,7 +14,6 @@ from app.api.errors import refusal
 from app.broker import SubmitOptions
 from app.broker.redis.broker import RedisBroker
 from app.errors import StorageDown
-from app.messages import Failure, load
 from app.service.job_client import JobClient
 from tests.app.broker.brokers import all_events
 from tests.servers.processes import until
@@ -51,39 +50,6 @@ async def taken(processes: list[WorkerProcess], job_id: str, attempt: int = 1) -
     found = await asyncio.to_thread(until, lambda: holder(processes, job_id, attempt), what)
     assert isinstance(found, WorkerProcess)
     return found
-
-
-def test_the_job_of_a_killed_worker_is_taken_by_another(redis_server: RedisServer) -> None:
-    async def scenario(broker: RedisBroker) -> None:
-        job_id = await broker.submit("q", "k", b"hold answer")
-        first = await taken(processes, job_id)
-        first.signal(signal.SIGKILL)
-        assert await broker.result(job_id) == b"answer"
-        assert (await broker.state(job_id)).attempt == 2
-        assert await taken(processes, job_id, 2) is not first
-
-    with workers(redis_server.url, 2, LEASE_S) as processes:
-        run(redis_server.url, scenario)
-
-
-def test_a_job_that_kills_its_workers_fails_after_three_attempts(redis_server: RedisServer) -> None:
-    async def scenario(broker: RedisBroker) -> None:
-        poison = await broker.submit("q", "poison", b"die")
-        others = [await broker.submit("q", str(number), b"answer %d" % number) for number in range(5)]
-        ending = asyncio.create_task(broker.result(poison))
-        while not ending.done():
-            for place, process in enumerate(processes):
-                if not process.alive:
-                    process.end()
-                    processes[place] = WorkerProcess(redis_server.url, LEASE_S)
-            await asyncio.sleep(0.1)
-        failure = load(await ending)
-        assert isinstance(failure, Failure)
-        assert (failure.error, failure.fields["attempts"]) == ("WorkerLost", 3)
-        assert [await broker.result(other) for other in others] == [b"%d" % number for number in range(5)]
-
-    with workers(redis_server.url, 2, LEASE_S) as processes:
-        run(redis_server.url, scenario)
 
 
 def test_a_resumed_worker_cannot_publish_for_its_lost_job(redis_server: RedisServer) -> None:

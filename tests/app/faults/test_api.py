@@ -49,7 +49,8 @@ def test_a_stream_resumes_at_another_api_after_a_kill(services: Cluster) -> None
                     services.parts["api"].kill()
     with services.client("other") as http:
         stream_events += read_on(http, job, stream_events[-1].id)
-        assert http.get(f"/jobs/{job}").json()["attempt"] == 1
+        job_status = http.get(f"/jobs/{job}").json()
+    assert job_status["attempt"] == 1 and job_status["result"] == stream_events[-1].data
     assert steps(stream_events) == list(range(1, 41)) and [event.name for event in stream_events].count("done") == 1
     assert len({event.id for event in stream_events}) == len(stream_events)
 
@@ -91,7 +92,7 @@ def test_a_stopping_api_finishes_requests_and_hands_over_streams(services: Clust
         httpx2.get(f"{part.url}/health", trust_env=False, verify=False)
     with services.client("other") as http:
         for job, stream_events in streams:
-            assert stream_events[-1].name == "reconnect", stream_events[-1]
+            assert (stream_events[-1].name, stream_events[-1].id) == ("reconnect", ""), stream_events[-1]
             whole_story = [event for event in stream_events if event.name != "reconnect"]
             whole_story += read_on(http, job, whole_story[-1].id if whole_story else "")
             assert steps(whole_story) == list(range(1, 61)) and whole_story[-1].name == "done"
@@ -101,14 +102,14 @@ def test_a_stopping_api_finishes_requests_and_hands_over_streams(services: Clust
 def test_a_disconnect_cancels_the_callers_job(services: Cluster, stream: bool) -> None:
     cancel_counts = [services.parts[name].metric("abs_generate_total", outcome="cancelled") for name in WORKERS]
     with services.client() as http:
-        request = http.build_request("POST", "/generate", json=BODY | {"prompt": "steps 500 0.1", "stream": stream})
+        request = http.build_request("POST", "/generate", json=BODY | {"prompt": "steps 250 0.2", "stream": stream})
         if stream:
             response = http.send(request, stream=True)
             services.busy(*WORKERS)
             response.close()
         else:
             with pytest.raises(httpx2.TimeoutException):
-                http.post("/generate", json=BODY | {"prompt": "steps 500 0.1"}, timeout=2.0)
+                http.post("/generate", json=BODY | {"prompt": "steps 250 0.2"}, timeout=2.0)
     until(lambda: running(services) == 0, "the slot is free", 30)
     now = [services.parts[name].metric("abs_generate_total", outcome="cancelled") for name in WORKERS]
     assert sum(now) == sum(cancel_counts) + 1
@@ -116,12 +117,14 @@ def test_a_disconnect_cancels_the_callers_job(services: Cluster, stream: bool) -
 
 def test_waiting_running_and_ended_jobs_can_be_cancelled(services: Cluster) -> None:
     with services.client() as http:
-        long_jobs = [begin(http, "steps 600 0.1") for _ in range(SLOTS)]
+        long_jobs = [begin(http, "steps 300 0.2") for _ in range(SLOTS)]
         until(lambda: running(services) == SLOTS, "all slots are taken")
         waiting_job, over = begin(http, "steps 1 0"), begin(http, "steps 1 0")
         assert http.get(f"/jobs/{waiting_job}").json()["state"] == "waiting"
         assert [http.delete(f"/jobs/{waiting_job}").status_code for _ in range(2)] == [202, 200]
-        assert [http.delete(f"/jobs/{job}").status_code for job in long_jobs] == [202] * SLOTS
+        deletions = [http.delete(f"/jobs/{job}") for job in long_jobs]
+        assert [deletion.status_code for deletion in deletions] == [202] * SLOTS
+        assert {deletion.json()["state"] for deletion in deletions} == {"cancelled"}
         assert final_status(http, over)["state"] == "done"
         assert http.delete(f"/jobs/{over}").status_code == 200
         assert {final_status(http, job)["state"] for job in (*long_jobs, waiting_job)} == {"cancelled"}
@@ -192,7 +195,7 @@ def test_concurrent_requests_with_one_key_share_one_job(services: Cluster) -> No
     with ThreadPoolExecutor(20) as pool:
         answers = list(pool.map(ask, range(20)))
     assert {answer.status_code for answer in answers} == {200}
-    assert len({answer.json()["id"] for answer in answers}) == 1
+    assert len({answer.text for answer in answers}) == 1
     assert taken_count() == count_before + 1
     with services.client("other") as http:
         other = http.post("/generate", json=body | {"max_tokens": 9}, headers=key)
@@ -242,6 +245,7 @@ def test_slow_clients_are_cut_off_without_delaying_others(services: Cluster, sma
         while not (body.done() and reader.done()):
             assert http.post("/generate", json=BODY | {"prompt": "x"}).status_code == 200
             served_count += not (body.done() or reader.done())
+            time.sleep(0.1)
         reply, took_s = body.result()
         reader.result()
         assert reply.startswith(b"HTTP/1.1 408 ") and b'"request_timeout"' in reply, reply[:300]
@@ -250,12 +254,12 @@ def test_slow_clients_are_cut_off_without_delaying_others(services: Cluster, sma
 
 def test_a_full_queue_returns_429_with_retry_after(services: Cluster, small_api: Part) -> None:
     with services.client("small") as http:
-        long_jobs = [begin(http, "steps 600 0.1")]
+        long_jobs = [begin(http, "steps 300 0.2")]
         for number in range(2, SLOTS + 1):  # one at a time, for the queue holds no more
             until(lambda number=number: running(services) == number - 1, "the last one runs")
-            long_jobs.append(begin(http, "steps 600 0.1"))
+            long_jobs.append(begin(http, "steps 300 0.2"))
         until(lambda: running(services) == SLOTS, "all slots are taken")
-        long_jobs.append(begin(http, "steps 600 0.1"))
+        long_jobs.append(begin(http, "steps 300 0.2"))
         for stream in (False, True):
             refusal = http.post("/generate", json=BODY | {"prompt": "x", "stream": stream})
             assert (refusal.status_code, refusal.json()["code"]) == (429, "queue_full")

@@ -1,6 +1,6 @@
 """Real generations while workers and the server are killed.
 
-A process that dies is forked again here; in tests/app/local/test_chaos.py, which always runs, `abs up` restarts it.
+A process that dies is forked again here; in tests/app/local/test_up.py, which always runs, `abs up` restarts it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ KILLS_MAX = 3
 WORKERS = {"compile": 1, "generate": 1}
 
 
-@pytest.mark.skipif(not FULL, reason="tests/app/local/test_chaos.py is the short form")
+@pytest.mark.skipif(not FULL, reason="tests/app/local/test_up.py is the short form")
 def test_workers_and_the_server_are_killed_under_requests() -> None:
     with forked_service(WORKERS) as running:
         result = Chaos(running, REQUESTS, KILLS_MAX).run()

@@ -63,14 +63,14 @@ def tries(http: httpx2.Client, jobs: list[str]) -> set[tuple[str, int]]:
     return {(job["state"], job["attempt"]) for job in job_status}
 
 
+@pytest.mark.long  # test_a_clock_leap_repeats_no_job and broker/test_redis_clock.py are the short form
 @pytest.mark.parametrize("whose", WHOSE, ids="-".join)
-@pytest.mark.sample(1)
 def test_a_clock_step_moves_no_lease_or_deadline(clock_pair: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
     """A job runs while clocks step ahead, then back."""
     parts, times = clock_pair
     ahead = HOUR if SERVER in whose else MINUTES
     with parts.client() as http:
-        long_job = begin(http, "steps 600 0.1")
+        long_job = begin(http, "steps 300 0.2")
         parts.busy(*WORKERS)
         for step in (ahead, -2 * ahead):
             times.step(step, *whose)
@@ -78,21 +78,21 @@ def test_a_clock_step_moves_no_lease_or_deadline(clock_pair: tuple[Cluster, Cloc
             assert answer.status_code == 200, answer.text
             assert 0 <= answer.json()["timings"]["queue_ms"] < ahead * 500, answer.text
             time.sleep(CLOCK_READ_S)
-            slow = generate(http, {"prompt": "steps 600 0.1", "timeout_s": SEEN_S})
+            slow = generate(http, {"prompt": "steps 300 0.2", "timeout_s": SEEN_S})
             assert (slow.status_code, slow.json()["code"]) == (504, "deadline"), slow.text
             assert slow.elapsed.total_seconds() > 0.9 * SEEN_S
             assert tries(http, [long_job]) == {("running", 1)}
 
 
+@pytest.mark.long  # broker/test_redis_clock.py is the short form
 @pytest.mark.parametrize("whose", (WHOSE[-1], WHOSE[0]), ids="-".join)
-@pytest.mark.sample(1)
 def test_waiting_jobs_run_once_and_in_time(clock_pair: tuple[Cluster, Clocks], whose: tuple[str, ...]) -> None:
     parts, times = clock_pair
     ahead = MINUTES if OF_WORKERS in whose else HOUR
     with parts.client() as http:
         for step in (ahead, -2 * ahead):
             until(lambda: http.get("/ready").is_success, "the service is ready")
-            running_jobs = [begin(http, "steps 600 0.1") for _ in range(SLOTS)]
+            running_jobs = [begin(http, "steps 300 0.2") for _ in range(SLOTS)]
             until(lambda busy=running_jobs: tries(http, busy) == {("running", 1)}, "all workers are busy")
             waiting_jobs = [begin(http, "steps 2 0.1") for _ in range(4)]
             times.step(step, *whose)
@@ -110,7 +110,7 @@ def test_a_clock_step_does_not_hide_a_dead_workers_job(
 ) -> None:
     parts, times = clock_pair
     with parts.client() as http:
-        job = begin(http, "steps 600 0.1")
+        job = begin(http, "steps 300 0.2")
         dead = parts.busy(*WORKERS)
         attempt = http.get(f"/jobs/{job}").json()["attempt"]
         dead.kill()
@@ -131,12 +131,15 @@ def test_a_worker_an_hour_ahead_runs_nothing(clock_pair: tuple[Cluster, Clocks])
 
 
 def test_a_clock_leap_repeats_no_job(clock_pair: tuple[Cluster, Clocks]) -> None:
-    """Idempotency keys are kept for a day."""
+    """Keys are kept for a day. A running job keeps its worker."""
     parts, times = clock_pair
     key = {"idempotency-key": f"leap-{time.time()}"}
     with parts.client() as http:
         answer = generate(http, {"prompt": "x"}, key).json()
+        long_job = begin(http, "steps 300 0.2")
+        parts.busy(*WORKERS)
         times.step(HOUR, SERVER)
-        time.sleep(CLOCK_READ_S)
+        time.sleep(SEEN_S + CLOCK_READ_S)
         repetition = generate(http, {"prompt": "x"}, key)
         assert repetition.is_success and repetition.json()["id"] == answer["id"], repetition.text
+        assert tries(http, [long_job]) == {("running", 1)}

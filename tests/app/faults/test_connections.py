@@ -19,7 +19,6 @@ from typing import Any
 import httpx2
 import pytest
 
-from app.messages import VERSION
 from tests.app.faults.small_disk import NoDisk, SmallDisk, small_disk
 from tests.app.faults.test_workers import BODY, WORKERS, begin, final_status, read_on, steps
 from tests.long.chaos import states_of_generations
@@ -146,28 +145,6 @@ def test_a_stream_continues_when_all_connections_stall(proxied_cluster: Lined) -
     last_place = max((place for place, event in enumerate(stream_events) if event.name == "restarted"), default=0)
     numbers = steps(stream_events[last_place:])
     assert numbers == sorted(set(numbers)) and numbers[-1] == STEPS
-
-
-def test_a_job_that_one_worker_cannot_read_goes_to_another(proxied_cluster: Lined) -> None:
-    parts = proxied_cluster.parts
-    for name in WORKERS:
-        assert parts.parts[name].stop() == 0
-    misreader = proxied_cluster.add("misreader", *SCRIPTED, "misread")
-    try:
-        with parts.client() as http:
-            # The worker is ready before the API has read so in the server.
-            until(lambda: http.get("/ready").is_success, "the API knows of a worker that is ready")
-            job = begin(http, "x")
-            log_line = f"job {job} of generate:v{VERSION} cannot run here: ValueError"
-            until(lambda: log_line in misreader.log(), "the worker says that it cannot")
-            for name in WORKERS:
-                parts.parts[name].start()
-            assert final_status(http, job)["state"] == "done"
-        assert misreader.alive
-    finally:
-        misreader.end()
-        del parts.parts["misreader"]
-        parts.restore()
 
 
 @contextmanager

@@ -91,7 +91,7 @@ def test_a_full_server_evicts_caches_and_keeps_accepted_jobs(
     """Filled by real callers up to a few MiB."""
     server = services.server
     with services.client() as http:
-        running_jobs = [begin(http, "steps 600 0.1") for _ in range(SLOTS)]  # nothing else is done until these are over
+        running_jobs = [begin(http, "steps 300 0.2") for _ in range(SLOTS)]  # nothing else is done until these are over
         keys_before = automaton_keys(server)
         try:
             assert server.ask("CONFIG", "SET", "maxmemory", str(used_bytes(server) + 4 * 2**20)) == "+OK"

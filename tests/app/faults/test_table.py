@@ -16,7 +16,6 @@ from tests.app.conftest import functions_of
 
 WORKERS, API, SERVER = "app/faults/test_workers.py", "app/faults/test_api.py", "app/faults/test_redis.py"
 UP, CHAOS, KEYS = "app/local/test_up.py", "app/faults/test_chaos.py", "app/faults/test_keys.py"
-UP_CHAOS = "app/local/test_chaos.py"
 LINES, SERVICE_LINES = "app/broker/test_redis_connections.py", "app/faults/test_connections.py"
 MODEL, CLOCKS, GROUPS = "app/faults/test_model.py", "app/faults/test_clocks.py", "app/faults/test_groups.py"
 # What these do, they do to the service's own processes.
@@ -78,7 +77,7 @@ FAULTS = {
     "the server is killed and comes back": Coverage((
         (SERVER, "test_streams_and_jobs_survive_a_killed_server"),
         (CHAOS, "test_workers_and_the_server_are_killed_under_requests"),
-        (UP_CHAOS, "test_killed_processes_restart_and_every_request_is_answered_once"),
+        (UP, "test_a_killed_instance_leaves_no_process_and_loses_nothing"),
     )),
     "the server is away for long": Coverage(
         (
@@ -117,10 +116,9 @@ FAULTS = {
         (LINES, "test_silent_connections_are_not_tried_one_after_another"),
         (LINES, "test_missed_notifications_are_found_by_looking"),
     )),
-    "a worker cannot make out what it is delivered": Coverage((
-        (SERVICE_LINES, "test_a_job_that_one_worker_cannot_read_goes_to_another"),
-        (LINES, "test_a_job_that_one_worker_cannot_take_goes_to_another"),
-    )),
+    "a worker cannot make out what it is delivered": Coverage(
+        ((LINES, "test_a_job_that_one_worker_cannot_take_goes_to_another"),), "both workers are in the test's process",
+    ),
     "the store holds what is spoilt, forged or another's": Coverage((
         (SERVER, "test_values_of_the_store_are_never_trusted"), ("compiler/test_codec.py", ""),
     )),
@@ -171,7 +169,7 @@ FAULTS = {
         (UP, "test_a_second_instance_on_one_folder_is_refused"),
     )),
     "`abs up` is killed": Coverage((
-        (UP, "test_a_kill_leaves_no_process_and_keeps_compiled_automata"),
+        (UP, "test_a_killed_instance_leaves_no_process_and_loses_nothing"),
     )),
     "a model is missing, or not what it should be": Coverage((
         (MODEL, "test_a_worker_with_altered_weights_refuses_to_serve"),

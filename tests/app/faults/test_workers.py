@@ -228,4 +228,5 @@ def test_a_stopping_worker_finishes_its_running_jobs(services: Cluster) -> None:
         worker = services.busy(*WORKERS)
         assert worker.stop() == 0
         job_status = final_status(http, job)
+        assert steps(read_on(http, job, "")) == list(range(1, 21))
     assert (job_status["state"], job_status["attempt"]) == ("done", 1)

@@ -76,7 +76,7 @@ async def test_a_program_that_ends_is_restarted_with_growing_waits(data: Path) -
 
 
 async def test_a_program_that_exits_too_often_is_a_failure(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "BACKOFF_S", 0.001)
+    monkeypatch.setattr(module, "BACKOFF_S_MAX", 0.001)
     faulty, lasting = shell("faulty", "echo the disk is full; exit 3"), shell("lasting", SLEEP)
     async with running_supervisor(data, faulty, lasting) as (supervisor, events):
         with pytest.raises(LocalFailed, match="with status 3 within 10 s of its start, 20 times") as caught:

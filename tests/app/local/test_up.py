@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -12,25 +13,29 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import httpx2
 import psutil
 import pytest
 
+from app.broker import Broker, WorkerStatus
 from app.environment import environment_with
 from app.errors import SettingsInvalid
-from app.local.folder import open_folder
+from app.local.folder import Folder, open_folder
 from app.local.server import find_server
-from app.local.supervisor import with_launcher
-from app.local.up import _programs
+from app.local.supervisor import LocalFailed, with_launcher
+from app.local.up import _free_port, _Local, _programs, _ready
 from app.settings import Settings
 from tests.app.test_no_pickle import ask_all, guarded_processes, pickle_guard
+from tests.long.chaos import Chaos
 from tests.servers.abs_up import Up, short_folder, up
 from tests.servers.demo_requests import REQUESTS
 from tests.servers.forkserver import run_process
 from tests.servers.processes import until
 from tests.servers.redis_server import old_server_program
+from tests.servers.restarting_service import supervised_up
 from tests.servers.small_model import small_model
 
 COMMAND_S_MAX = 120.0
@@ -40,7 +45,7 @@ EAGER = {  # with the default niceness a start takes minutes beside the other te
 
 
 def ask(up: Up, body: dict[str, object]) -> httpx2.Response:
-    return httpx2.post(f"{up.url}/generate", json=body, timeout=60, trust_env=False)
+    return httpx2.post(f"{up.url}/generate", json=body, timeout=60, trust_env=False, verify=False)
 
 
 def command(*words: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -158,10 +163,10 @@ def test_a_port_that_is_taken_is_named(cluster: Up, folder: Path) -> None:
     assert result.returncode == 4 and f"port {port}" in result.stderr and "in use" in result.stderr
 
 
-@pytest.mark.parametrize("name", ["compile-1", "api", "server"])  # test_chaos.py kills generate workers, too
-def test_a_killed_process_is_restarted(cluster: Up, name: str) -> None:
-    cluster.wait_for_new(name, cluster.kill(name))
-    until(lambda: _is_answered(cluster), f"an answer after {name} was killed", 120)
+def test_a_killed_api_is_restarted(cluster: Up) -> None:
+    """The chaos below kills workers and the server."""
+    cluster.wait_for_new("api", cluster.kill("api"))
+    until(lambda: _is_answered(cluster), "an answer after the API was killed", 120)
 
 
 def _is_answered(cluster: Up) -> bool:
@@ -171,7 +176,8 @@ def _is_answered(cluster: Up) -> bool:
         return False
 
 
-def test_a_kill_leaves_no_process_and_keeps_compiled_automata(cluster: Up, folder: Path) -> None:
+def test_a_killed_instance_leaves_no_process_and_loses_nothing(cluster: Up) -> None:
+    """The next one on its folder has its automata. It answers each request once, whatever is killed under it."""
     automaton = ask(cluster, REQUESTS[0]).json()["automaton"]
     secret = (cluster.data / "secret").read_text()
     tree = cluster.tree()
@@ -180,10 +186,13 @@ def test_a_kill_leaves_no_process_and_keeps_compiled_automata(cluster: Up, folde
     os.kill(cluster.process.pid, signal.SIGKILL)
     _, survivors = psutil.wait_procs(tree, timeout=90)
     assert not survivors
-    with up(cluster.data, environment=outdated_server_first() | EAGER) as restarted:
+    environment = outdated_server_first() | EAGER
+    with supervised_up(cluster.data, {"compile": 1, "generate": 1}, environment=environment) as (restarted, service):
         assert (restarted.data / "secret").read_text() == secret
-        answer = httpx2.get(f"{restarted.url}/automata/{automaton}", timeout=30, trust_env=False)
+        answer = httpx2.get(f"{restarted.url}/automata/{automaton}", timeout=30, trust_env=False, verify=False)
         assert answer.status_code == 200
+        result = Chaos(service, requests=12, kills_max=3).run()  # the long form is tests/long/chaos.py
+        assert result.good(), result.report()
         tree = restarted.tree()
         assert restarted.stop() == 0
         assert not psutil.wait_procs(tree, timeout=30)[1]
@@ -192,12 +201,30 @@ def test_a_kill_leaves_no_process_and_keeps_compiled_automata(cluster: Up, folde
 
 def _require_order(events: list[dict[str, Any]]) -> None:
     """The API stops first, the server last, and nothing is killed."""
-    ends = [event for event in events if event["event"] == "ended"]
+    ends = [event for event in events if event["event"] == "ended"][-4:]
     names = [event["process"] for event in ends]
     assert names[0] == "api" and names[-1] == "server" and sorted(names[1:-1]) == ["compile-1", "generate-1"]
     assert [event["status"] for event in ends] == [0] * 4
 
 
+@pytest.mark.parametrize(
+    ("reason", "earlier", "error"),
+    [("no weights", set(), "the generate worker cannot start: no weights"), ("loading", set(), ""),
+     ("no weights", {"generate-worker"}, "")],
+)  # fmt: skip
+async def test_a_start_fails_with_the_reason_of_a_worker(
+    folder: Path, reason: str, earlier: set[str], error: str
+) -> None:
+    async def workers(queue: str) -> tuple[WorkerStatus, ...]:
+        return (WorkerStatus(f"{queue}-worker", reason if queue == "generate" else ""),)
+
+    local = _Local(Settings(), Folder(folder, 0), {"compile": 1, "generate": 1}, dict)
+    raised = pytest.raises(LocalFailed, match=f"^{error}$") if error else contextlib.nullcontext()
+    with raised:
+        assert not await _ready(cast(Broker, SimpleNamespace(workers=workers)), local, earlier)
+
+
+@pytest.mark.long  # the test above has the reason, test_supervisor.py failures at the start
 def test_a_worker_that_cannot_start_is_named_with_its_reason(folder: Path, captions_dir: Path) -> None:
     model = folder / "weightless"
     model.mkdir()
@@ -263,8 +290,6 @@ def test_a_faulty_secret_file_setting_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_free_port_is_chosen_and_a_taken_one_refused() -> None:
-    from app.local.up import _free_port
-
     with socket.create_server(("127.0.0.1", 0)) as listener, pytest.raises(SettingsInvalid, match="cannot listen"):
         _free_port("127.0.0.1", listener.getsockname()[1])
     assert _free_port("127.0.0.1", 0) > 0

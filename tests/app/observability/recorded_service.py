@@ -7,8 +7,10 @@ private, so doubles record logs: a handler, and the provider that OTEL_PYTHON_LO
 
 from __future__ import annotations
 
+import importlib
 import json
 import logging
+import os
 import sys
 from pathlib import Path
 
@@ -69,7 +71,10 @@ def failing_answer(*arguments: object) -> object:
 
 
 def main() -> None:
-    """Record the requests and print everything."""
+    """Record the requests and print everything. The folder holds the entry point of the provider of logs."""
+    sys.path.insert(0, sys.argv[1])
+    os.environ["OTEL_PYTHON_LOGGER_PROVIDER"] = "recording"
+    provided = importlib.import_module("tests.app.observability.recorded_service")  # `__main__` is another module
     spans, reader, handler = InMemorySpanExporter(), InMemoryMetricReader(), RecordingHandler()
     tracer_provider = TracerProvider()
     tracer_provider.add_span_processor(SimpleSpanProcessor(spans))
@@ -91,7 +96,7 @@ def main() -> None:
         statuses.append(http.post("/generate", json=GENERATE).status_code)
     print(json.dumps({
         "statuses": statuses, "spans": [json.loads(span.to_json()) for span in spans.get_finished_spans()],
-        "logs": handler.records, "events": EVENTS,
+        "logs": handler.records, "events": provided.EVENTS,
         "metrics": str(reader.get_metrics_data()), "key": key,
     }))
 

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.app.observability import recorded_service
+from tests.servers.forkserver import run_process
 
 RUN_S_MAX = 300.0
 
@@ -25,11 +24,8 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     (package / "METADATA").write_text("Metadata-Version: 2.1\nName: recording\nVersion: 1.0\n", encoding="utf-8")
     provider = f"[opentelemetry_logger_provider]\nrecording = {recorded_service.__name__}:RecordingLogger\n"
     (package / "entry_points.txt").write_text(provider, encoding="utf-8")
-    variables = {"OMP_NUM_THREADS": "1", "PYTHONPATH": str(folder), "OTEL_PYTHON_LOGGER_PROVIDER": "recording"}
-    process = subprocess.run(
-        [sys.executable, "-m", recorded_service.__name__, str(folder)], check=True, capture_output=True, text=True,
-        timeout=RUN_S_MAX, env=os.environ | variables,
-    )
+    process = run_process([recorded_service.__name__, str(folder)], os.environ, RUN_S_MAX)
+    assert process.returncode == 0, process.stderr
     return json.loads(process.stdout) | {"stderr": process.stderr}
 
 

@@ -175,6 +175,7 @@ def by_command(running_service: ServiceProcess, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+@pytest.mark.sample(3)
 def test_the_command_line_keeps_decimals(by_command: Callable[..., int], case: dict[str, Any]) -> None:
     status = by_command("check", case["text"], "--constraint", f'{{"json_schema": {case["schema"]}}}')
     assert status == (0 if case["satisfied"] else 3)

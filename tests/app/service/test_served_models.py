@@ -22,6 +22,7 @@ from tests.app.conftest import service_client
 from tests.app.event_stream import events
 from tests.app.observability.metric_samples import increase, scrape
 from tests.servers.forkserver import start_process
+from tests.servers.processes import until
 from tests.servers.redis_server import RedisServer
 from tests.servers.service_process import serving
 from tests.servers.small_model import small_model
@@ -141,8 +142,9 @@ def test_the_automata_of_two_vocabularies_are_kept_apart(both: TestClient) -> No
 
 
 def test_look_ups_under_two_secrets_keep_the_other_automata() -> None:
-    with service_client(model=MODELS, secret=b"n" * 32 + b"," + b"o" * 32) as client:
-        automaton = compiled(client, "stories")["automaton"]
+    secrets = b"n" * 32 + b"," + b"o" * 32
+    with service_client(None, model=MODELS, secret=secrets, embedded_workers=("compile",)) as client:
+        automaton = until(lambda: compiled(client, "stories").get("automaton"), "the compile worker is ready")
         assert [client.get(f"/automata/{automaton}").status_code for _ in range(2)] == [200, 200]
 
 

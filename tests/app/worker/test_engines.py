@@ -17,6 +17,7 @@ from app.errors import JobFailed
 from app.messages import CompileJob, CompileJobResult
 from app.models import open_model_files
 from app.settings import Settings
+from app.worker.handlers import compile as compile_handler
 from app.worker.handlers.compile import CompileHandler
 from tests.app.worker.fake_context import FakeContext
 from tests.references.mona_oracle import mona_binary
@@ -33,6 +34,7 @@ def compiled(compiler: CompileHandler, formula: str) -> CompileJobResult:
 
 
 def test_mona_gives_native_automata_and_ends_with_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(compile_handler, "TARGET", "tests.servers.quick_sandbox:open_job")
     monkeypatch.setenv("PATH", os.pathsep.join([str(Path(mona_binary()).parent), os.environ["PATH"]]))
     vocabulary = open_model_files(Settings().inference.model[0]).vocabulary
     native = CompileHandler(Settings(), vocabulary)

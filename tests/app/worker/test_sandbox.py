@@ -25,7 +25,7 @@ from compiler.limits import Limits
 from tests.servers.processes import alive, children, cpu_s, resident_bytes, until
 
 TARGET = "tests.app.worker.hostile_jobs:open_job"
-LIMITS = Limits(compile_s_max=2.0, compile_memory_bytes_max=64 * 2**20)
+LIMITS = Limits(compile_s_max=1.0, compile_memory_bytes_max=64 * 2**20)
 MIB = 2**20
 
 
