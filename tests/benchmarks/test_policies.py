@@ -19,6 +19,7 @@ from benchmarks.policies.service import policy_service, served_figures
 from benchmarks.policies.tau import domain_of
 from benchmarks.policies.tau2 import read_tau2_domain
 from compiler.policies import EventKind
+from tests.servers.small_model import small_model
 
 TAU2 = {  # small files of our own in the layout of tau2
     "src/tau2/environment/db.py": "from tau2.utils.pydantic_utils import BaseModelNoExtra as DB",
@@ -144,6 +145,7 @@ def test_ours_keeps_all_rules_where_others_lose_some(shop: Domain, agent: Litera
 
 def test_a_service_keeps_all_rules(shop: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "MAX_TOKENS", 56)
+    monkeypatch.setattr(service, "BUILT_IN_MODEL", small_model())
     with policy_service() as http:
         row = served_figures(http, shop, benchmark.read_rules_of(shop), conversations=2, calls=1, seed=1)
     assert row["conform"] == row["conversations"] == 2 and row["stuck"] == 0 and row["calls"] >= 1

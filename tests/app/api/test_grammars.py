@@ -18,6 +18,7 @@ from lark.exceptions import LarkError
 from tests.app.event_stream import events
 from tests.servers.redis_server import RedisServer
 from tests.servers.service_process import ServiceProcess, serving
+from tests.servers.small_model import small_model
 
 S_MAX = 120
 JSON_GRAMMAR = r'''
@@ -87,7 +88,7 @@ class Case(NamedTuple):
 
 
 CASES = {
-    "JSON": Case("lark", JSON_GRAMMAR, is_json, '{"a": [1, }'),
+    "JSON": Case("lark", JSON_GRAMMAR, read_by_lark(JSON_GRAMMAR), '{"a": [1, }'),
     "sentences": Case("lark", SENTENCES, read_by_lark(SENTENCES), "a dog runs to the."),
     "sums": Case("gbnf", SUMS, is_sum, "(1+2))"),
     "trees": Case("ebnf", PAIRS, is_tree, "<dog>>cat"),
@@ -117,7 +118,8 @@ ALGORITHMS: list[dict[str, Any]] = [
 def service(tmp_path_factory: pytest.TempPathFactory, shared_redis_server: RedisServer) -> Iterator[ServiceProcess]:
     """A service whose store and jobs are on a real Redis."""
     url = shared_redis_server.url
-    with serving(tmp_path_factory.mktemp("service"), store=url, broker=url, OMP_NUM_THREADS=1) as process:
+    settings = {"store": url, "broker": url, "model": small_model(), "OMP_NUM_THREADS": 1}
+    with serving(tmp_path_factory.mktemp("service"), **settings) as process:
         process.wait_until_ready()
         yield process
 
@@ -165,7 +167,8 @@ def test_answers_of_each_budget_are_in_the_language(
 @pytest.mark.parametrize("name", CASES)
 def test_a_stream_shows_each_step_of_a_grammar(http: httpx2.Client, name: str) -> None:
     case = CASES[name]
-    body = {"prompt": "sentence:", "constraint": constraint_of(case), "max_tokens": 24, "beams": 4, "trace": True}
+    prompt = "json {" if name == "JSON" else "sentence:"  # no answer may begin with a space, whose state is hidden
+    body = {"prompt": prompt, "constraint": constraint_of(case), "max_tokens": 24, "beams": 4, "trace": True}
     plain = post(http, "/generate", **body)["choices"]
     with http.stream("POST", "/generate", json={**body, "stream": True, "rejected_top_k": 5}) as response:
         received = list(events(response.iter_lines()))
@@ -220,7 +223,7 @@ def test_a_prompt_may_begin_the_text_of_a_grammar(http: httpx2.Client) -> None:
     least = refused["min_tokens"]
     for budget in (least, least + 6):
         for choice in post(http, "/generate", **body, max_tokens=budget, n=2, beams=4)["choices"]:
-            assert is_json(prompt + choice["text"]), choice["text"]
+            assert CASES["JSON"].holds(prompt + choice["text"]), choice["text"]
     wrong = http.post("/generate", json={**body, "prompt": '[1, 2]] "'})
     assert (wrong.status_code, wrong.json()["code"], wrong.json()["position"]) == (422, "prompt_violates", 6)
 
@@ -262,7 +265,7 @@ def test_equal_grammars_are_compiled_once(http: httpx2.Client) -> None:
 def test_one_reading_of_an_ambiguous_text_is_enough(tmp_path: Path) -> None:
     grammar = 'root ::= root root | "a" root "b" | "a " | "b "'
     constraint = {"grammar": grammar, "syntax": "gbnf"}
-    with serving(tmp_path, grammar_readings_max=1, OMP_NUM_THREADS=1) as process:
+    with serving(tmp_path, grammar_readings_max=1, model=small_model(), OMP_NUM_THREADS=1) as process:
         process.wait_until_ready()
         with httpx2.Client(base_url=process.url, timeout=S_MAX) as http:
             least = post(http, "/compile", constraint=constraint)["min_tokens"]

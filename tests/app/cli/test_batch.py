@@ -12,7 +12,7 @@ import pytest
 from abs_client import AsyncClient
 from app.cli.batch import run_batch
 from app.errors import AppError
-from tests.app.cli.test_commands import abs_command
+from tests.app.cli.test_commands import abs_command, exit_status
 from tests.client.scripted_server import answer, scripted_server
 from tests.servers.service_process import ServiceProcess
 
@@ -34,18 +34,20 @@ def batch(requests: Path, answers: Path) -> tuple[str, ...]:
     return ("generate", "--jsonl", str(requests), "--output", str(answers))
 
 
-def test_each_request_has_an_answer_or_an_error(tmp_path: Path, running_service: ServiceProcess) -> None:
+def test_each_request_has_an_answer_or_an_error(
+    tmp_path: Path, running_service: ServiceProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     requests = write(tmp_path / "requests", DOG, "", DOG | {"max_tokens": 1}, CALL, DOG | {"max_tokens": -1})
     command = (*batch(requests, tmp_path / "answers"), "--url", running_service.url)
-    result = abs_command(*command)
-    assert result.returncode == 4 and "2 answered, 1 cannot be satisfied, 1 failed" in result.stderr
+    assert exit_status(monkeypatch, *command) == 4
+    assert "2 answered, 1 cannot be satisfied, 1 failed" in capsys.readouterr().err
     answers = {line["line"]: line for line in lines_of(tmp_path / "answers")}
     assert sorted(answers) == [1, 3, 4, 5]
     choices = {line: answers[line]["answer"]["choices"][0] for line in (1, 4)}
     assert choices[1]["satisfied"] and choices[4]["message"]["tool_calls"]
     assert [answers[line]["error"]["code"] for line in (3, 5)] == ["budget_too_small", "invalid_request"]
     write(requests, DOG, "", DOG | {"max_tokens": 1}, CALL)
-    assert abs_command(*command).returncode == 3
+    assert exit_status(monkeypatch, *command) == 3
 
 
 def test_a_further_run_sends_what_has_no_answer(tmp_path: Path, running_service: ServiceProcess) -> None:
@@ -69,21 +71,19 @@ def test_each_request_may_name_a_built_in_model(tmp_path: Path) -> None:
     assert answers == {1: "captions", 2: "stories"}
 
 
-def test_requests_without_a_model_take_the_option(tmp_path: Path) -> None:
+def test_requests_without_a_model_take_the_option(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     requests = write(tmp_path / "requests", DOG, DOG | {"model": None}, DOG | {"model": "stories"})
     with scripted_server(answer(), answer(), answer()) as server:
         options = ("--model", "captions", "--url", server.url, "--concurrency", "1")
-        result = abs_command(*batch(requests, tmp_path / "answers"), *options)
-    assert result.returncode == 0, result.stderr
+        assert exit_status(monkeypatch, *batch(requests, tmp_path / "answers"), *options) == 0
     assert [request.body["model"] for request in server.requests] == ["captions", "captions", "stories"]
 
 
-def test_options_are_for_lines_that_leave_them_out(tmp_path: Path) -> None:
+def test_options_are_for_lines_that_leave_them_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     requests = write(tmp_path / "requests", {"prompt": "a"}, {"prompt": "b", "automaton": "f" * 64, "max_tokens": 3})
     with scripted_server(answer(), answer()) as server:
         options = ("--regex", "a+", "--max-tokens", "5", "--trace", "--url", server.url, "--concurrency", "1")
-        result = abs_command(*batch(requests, tmp_path / "answers"), *options)
-    assert result.returncode == 0, result.stderr
+        assert exit_status(monkeypatch, *batch(requests, tmp_path / "answers"), *options) == 0
     first, second = (request.body for request in server.requests)
     assert (first["constraint"], first["max_tokens"], first["trace"]) == ({"regex": "a+"}, 5, True)
     assert second["max_tokens"] == 3 and second["automaton"] == "f" * 64 and "constraint" not in second
@@ -93,10 +93,13 @@ def test_options_are_for_lines_that_leave_them_out(tmp_path: Path) -> None:
     "options", [("a", "--jsonl", "FILE", "--output", "o"), ("--jsonl", "FILE"), ("--regex", "a"),
                 ("a", "--regex", "a", "--output", "o"), ("--jsonl", "FILE", "--output", "o", "--stream")],
 )  # fmt: skip
-def test_options_that_exclude_each_other_are_refused(tmp_path: Path, options: tuple[str, ...]) -> None:
+def test_options_that_exclude_each_other_are_refused(
+    tmp_path: Path, options: tuple[str, ...], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     requests = write(tmp_path / "requests", DOG)
-    result = abs_command("generate", *(str(requests) if option == "FILE" else option for option in options))
-    assert result.returncode == 2 and "--jsonl" in result.stderr
+    arguments = (str(requests) if option == "FILE" else option for option in options)
+    assert exit_status(monkeypatch, "generate", *arguments) == 2
+    assert "--jsonl" in capsys.readouterr().err
 
 
 def test_a_field_of_a_wrong_type_fails_alone(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from app.cli import doctor
 from app.cli.doctor import Finding, examine, show
 from app.cli.origins import ROOT, rivals, shadowing
 from app.errors import SettingsInvalid
@@ -34,6 +35,13 @@ def findings_of(settings: Settings, **changes: Any) -> dict[str, Finding]:
     return {finding.check: finding for finding in findings}
 
 
+def finding_of(check: str, settings: Settings, **changes: Any) -> Finding:
+    """The worst finding of one check. The other checks do not run, because they read models."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(doctor, "CHECKS", {check: doctor.CHECKS[check]})
+        return findings_of(settings, **changes)[check]
+
+
 @pytest.fixture
 def settings() -> Settings:
     """The default settings with a free port."""
@@ -52,7 +60,7 @@ def test_all_is_well_with_a_fresh_install(settings: Settings) -> None:
 def test_packages_of_another_origin_are_found(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    finding = findings_of(settings)["origins"]
+    finding = finding_of("origins", settings)
     assert finding.state == "ok" and str(ROOT) in finding.detail
     (tmp_path / "compiler").mkdir()
     (tmp_path / "compiler" / "__init__.py").touch()
@@ -60,14 +68,14 @@ def test_packages_of_another_origin_are_found(
     (tmp_path / "app").mkdir()  # no package: ours is imported all the same
     monkeypatch.syspath_prepend(tmp_path)
     assert [text.split()[0] for text in shadowing()] == ["compiler", "decoding"]
-    failed = findings_of(settings)["origins"]
+    failed = finding_of("origins", settings)
     assert failed.state == "failed" and str(tmp_path) in failed.detail and failed.advice
     monkeypatch.setattr("sys.path", [*sys.path[1:], str(tmp_path)])
     assert not list(shadowing()) and len(list(rivals())) == 2
-    assert findings_of(settings)["origins"].state == "warning"
+    assert finding_of("origins", settings).state == "warning"
     monkeypatch.setattr("sys.path", sys.path[:-1])
     monkeypatch.chdir(tmp_path)
-    assert findings_of(settings)["origins"].state == "warning"
+    assert finding_of("origins", settings).state == "warning"
 
 
 def test_two_distributions_of_one_package_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -108,40 +116,40 @@ def test_weights_that_are_missing_fail(settings: Settings, tmp_path: Path, capti
 
 def test_an_engine_that_is_not_installed_fails(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
-    finding = findings_of(settings, ltlf_engine="mona")["engines"]
+    finding = finding_of("engines", settings, ltlf_engine="mona")
     assert finding.state == "failed" and "mona" in finding.detail.lower()
 
 
 def test_a_port_that_is_taken_is_a_warning(settings: Settings) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        finding = findings_of(settings, port=listener.getsockname()[1])["port"]
+        finding = finding_of("port", settings, port=listener.getsockname()[1])
     assert finding.state == "warning" and "ABS_PORT" in finding.advice
 
 
 def test_the_key_file_is_checked(settings: Settings, tmp_path: Path) -> None:
     file = tmp_path / "keys"
-    assert findings_of(settings, keys_file=str(file))["keys"].state == "failed"
+    assert finding_of("keys", settings, keys_file=str(file)).state == "failed"
     for content, state in (("", "warning"), ("not a key\n", "failed")):
         file.write_text(content)
-        assert findings_of(settings, keys_file=str(file))["keys"].state == state
-    finding = findings_of(settings, host="0.0.0.0")["keys"]
+        assert finding_of("keys", settings, keys_file=str(file)).state == state
+    finding = finding_of("keys", settings, host="0.0.0.0")
     assert finding.state == "failed" and "ABS_" in finding.detail
 
 
 def test_an_unreachable_collector_is_a_warning(settings: Settings) -> None:
-    assert findings_of(settings, otlp_endpoint="http://127.0.0.1:1")["traces"].state == "warning"
+    assert finding_of("traces", settings, otlp_endpoint="http://127.0.0.1:1").state == "warning"
 
 
 def test_an_unreachable_server_fails_without_showing_its_password(settings: Settings) -> None:
     url = "redis://:MARKER@127.0.0.1:1/0"
-    finding = findings_of(settings, broker=url, store=url, secret=b"s" * 32)["storage"]
+    finding = finding_of("storage", settings, broker=url, store=url, secret=b"s" * 32)
     assert finding.state == "failed" and "MARKER" not in finding.detail
 
 
 def test_a_server_that_may_evict_jobs_fails(settings: Settings) -> None:
     with running_server() as server:
         for policy, state in (("volatile-lru", "ok"), ("allkeys-lru", "failed")):
-            finding = findings_of(settings, broker=server.url, store=server.url, secret=b"s" * 32)["storage"]
+            finding = finding_of("storage", settings, broker=server.url, store=server.url, secret=b"s" * 32)
             assert finding.state == state and policy in finding.detail
             assert server.ask("CONFIG", "SET", "maxmemory-policy", "allkeys-lru") == "+OK"
 

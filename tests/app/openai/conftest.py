@@ -6,12 +6,16 @@ import pytest
 from openai import OpenAI
 
 from tests.app.openai.client_requests import S_MAX
-from tests.servers.service_process import ServiceProcess
+from tests.servers.service_process import serving
+from tests.servers.small_model import small_model
 
 
-@pytest.fixture(scope="module")
-def url(running_service: ServiceProcess) -> str:
-    return f"{running_service.url}/v1"
+@pytest.fixture(scope="session")
+def url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The paths of OpenAI at a running service with the small model."""
+    with serving(tmp_path_factory.mktemp("service"), model=small_model(), log_level="warning") as process:
+        process.wait_until_ready()
+        yield f"{process.url}/v1"
 
 
 @pytest.fixture(scope="module")

@@ -177,8 +177,9 @@ def test_a_stop_string_ends_the_text_and_is_excluded(ai: OpenAI) -> None:
         assert logprobs and logprobs.tokens and answer.usage and answer.choices[0].finish_reason == "stop"
         taken_off += answer.usage.completion_tokens > len(logprobs.tokens) + 1
     assert taken_off > 2  # the model wrote them, as its ends
-    at_once = complete(ai, seed=2, stop=[" the", " a", "zebra"], logprobs=0).choices[0]  # it begins with one
-    assert at_once.logprobs and (at_once.text, at_once.logprobs.tokens) == ("", [])
+    choices = (complete(ai, seed=seed, stop=[" the", " a", "zebra"], logprobs=0).choices[0] for seed in range(40))
+    at_once = next(choice for choice in choices if not choice.text)  # it begins with one
+    assert at_once.logprobs and at_once.logprobs.tokens == []
     answer_text = complete(ai, constraint={"keywords": ["dog", "ball"]}, stop=["\n", " a"]).choices[0].text
     assert {"dog", "ball"} <= set(re.findall(r"\w+", answer_text)) and " a" not in answer_text
     assert re.fullmatch(PATTERN, complete(ai, regex=PATTERN, stop=" the").choices[0].text)
@@ -323,6 +324,7 @@ def test_the_checks_of_the_openai_client_pass(check: Check, url: str) -> None:
     check(url)
 
 
+@pytest.mark.long  # `make clients` runs the same checks
 def test_the_checks_of_pydantic_ai_pass(url: str) -> None:
     # In a process of its own, as by `make clients`: it does not close the connections of its default client.
     command = [sys.executable, "-m", "tests.long.clients.pydantic_ai_client", url]

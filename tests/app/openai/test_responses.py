@@ -75,7 +75,7 @@ def test_a_call_and_its_output_go_round(ai: OpenAI) -> None:
 @pytest.mark.parametrize(
     "options",
     [
-        {"extra_body": {"seed": 3}}, {"tools": [TOOL], "tool_choice": "required"},
+        {"extra_body": {"seed": 5}}, {"tools": [TOOL], "tool_choice": "required"},
         {"extra_body": {"regex": "[a-z ]{3,20}"}},
     ],
     ids=["text", "call", "search"],

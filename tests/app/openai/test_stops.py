@@ -12,7 +12,7 @@ import torch
 from app.formats import remove_partial_stop, remove_stop
 from app.openai.requests import ChatRequest, CompletionRequest
 from app.openai.translate import translate_chat, translate_completion
-from compiler.pipeline import compile_spec
+from compiler.pipeline import compile_spec, compile_text
 from compiler.spec import spec_from_json
 from compiler.text import answer_text, check_text
 from compiler.vocab import byte_vocabulary
@@ -57,7 +57,7 @@ def test_an_answer_satisfies_and_holds_no_stop_string(
     assert translation.stops == (tuple(stops) if is_written else ())
     assert translation.params.spec is not None
     compilation = compile_spec(translation.params.spec, VOCABULARY)
-    constraint_text = None if constraint is None else compile_spec(spec_from_json(constraint), VOCABULARY).text
+    constraint_text = None if constraint is None else compile_text(spec_from_json(constraint))
     sampling_options = SamplingOptions(compilation.tokens.min_tokens + 8, n=200, seed=3)
     model = Letters()
     result = drive(model, [1], Sampling(PreparedConstraint.prepare(compilation.tokens, model.device), sampling_options))
@@ -77,8 +77,8 @@ def test_a_stop_string_excludes_only_texts_that_contain_it(constraint: dict[str,
     """Every satisfying text without a stop string is still an answer."""
     translation = translate_completion(CompletionRequest(prompt="x", constraint=constraint, stop="bb", seed=1), 64)  # type: ignore[arg-type]
     assert translation.params.spec is not None
-    compilation = compile_spec(translation.params.spec, VOCABULARY).text
-    constraint_text = compile_spec(spec_from_json(constraint), VOCABULARY).text
+    compilation = compile_text(translation.params.spec)
+    constraint_text = compile_text(spec_from_json(constraint))
     for length in range(6):
         for letters in itertools.product("ab \n", repeat=length):
             text = "".join(letters)
@@ -108,7 +108,7 @@ def test_a_stop_string_ends_an_answer_and_never_precedes_calls(name: str) -> Non
     })  # fmt: skip
     translation = translate_chat(request, files, 64)
     assert translation.params.spec is not None and translation.answer is not None
-    text = compile_spec(translation.params.spec, files.vocabulary).text
+    text = compile_text(translation.params.spec)
     form = translation.answer.calls
     assert form is not None
     call = form.begin + form.head.replace("{name}", "refund") + "{}" + form.tail + form.end

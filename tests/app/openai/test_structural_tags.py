@@ -12,10 +12,9 @@ from app.errors import InvalidRequest
 from app.openai.constraints import parse_constraint
 from app.openai.requests import ChatRequest
 from app.openai.structural_tags import structural_tag
-from compiler.pipeline import compile_spec
+from compiler.pipeline import compile_text
 from compiler.spec import spec_from_json
 from compiler.text import check_text
-from compiler.vocab import byte_vocabulary
 
 OBJECT = {"type": "json_schema", "json_schema": {"type": "object", "properties": {"city": {"type": "string"}}}}
 NUMBER = {"type": "json_schema", "json_schema": {"type": "integer"}}
@@ -91,7 +90,7 @@ DISPATCH = {"type": "dispatch", "rules": [["<a>", NUMBER], ["<b>", constant("x")
 ])  # fmt: skip
 def test_formats_accept_their_texts(form: dict[str, object], accepted: list[str], rejected: list[str]) -> None:
     spec = spec_from_json(structural_tag({"type": "structural_tag", "format": form}, "response_format"))
-    text = compile_spec(spec, byte_vocabulary(checks_texts=True)).text
+    text = compile_text(spec)
     assert [each for each in accepted if not check_text(text, each).satisfied] == []
     assert [each for each in rejected if check_text(text, each).satisfied] == []
 
@@ -126,7 +125,7 @@ def test_parameters_have_markup_of_their_own(
         return "".join(piece + ("</parameter>" if begin in piece else "") for piece in pieces[:-1]) + pieces[-1]
 
     spec = spec_from_json(structural_tag({"format": tag("<f>", parameters(schema, style), "</f>")}, "response_format"))
-    machine = compile_spec(spec, byte_vocabulary(checks_texts=True)).text
+    machine = compile_text(spec)
     assert [each for each in accepted if not check_text(machine, f"<f>{text(each)}</f>").satisfied] == []
     assert [each for each in rejected if check_text(machine, f"<f>{text(each)}</f>").satisfied] == []
 
@@ -196,7 +195,7 @@ def test_each_style_writes_the_types_of_its_values(
 ) -> None:
     """Schemas like those of XGrammar's documentation, with other names."""
     spec = spec_from_json(structural_tag({"format": tag("<f>", parameters(TRIP, style), "</f>")}, "response_format"))
-    machine = compile_spec(spec, byte_vocabulary(checks_texts=True)).text
+    machine = compile_text(spec)
     texts = {verdict: ["<f>" + "".join(each) + "</f>" for each in pieces] for verdict, pieces in
              ((True, accepted), (False, rejected))}  # fmt: skip
     assert [each for each in texts[True] if not check_text(machine, each).satisfied] == []
@@ -256,7 +255,7 @@ def test_the_example_of_vllm_is_accepted() -> None:
     shape = {"type": "structural_tag", "triggers": ["<function="], "structures": [
         {"begin": "<function=rain_in>", "schema": RAIN, "end": "</function>"}
     ]}  # fmt: skip
-    machine = compile_spec(spec_from_json(structural_tag(shape, "f")), byte_vocabulary(checks_texts=True)).text
+    machine = compile_text(spec_from_json(structural_tag(shape, "f")))
     call = '<function=rain_in>{"city": "Bergen"}</function>'
     for text in ("Dry.", call, f"I look it up: {call}", f"{call} and {call}, then."):
         assert check_text(machine, text).satisfied, text
@@ -271,7 +270,7 @@ def test_an_example_of_xgrammar_thinks_and_calls() -> None:
     ]}  # fmt: skip
     form = {"type": "sequence", "elements": [tag("<think>", ANY, "</think>"), calls]}
     spec = spec_from_json(structural_tag({"format": form}, "f"))
-    machine = compile_spec(spec, byte_vocabulary(checks_texts=True)).text
+    machine = compile_text(spec)
     call = '<function=b>{"city": "Bergen"}</function>'
     assert check_text(machine, f"<think>Hm <function=</think>So: {call}.").satisfied
     for text in (call, f"<think>Hm {call}", "<think></think><function=c>{}</function>"):

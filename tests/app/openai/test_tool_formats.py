@@ -30,7 +30,7 @@ from app.openai.chats.chat_turn import answer_format
 from app.openai.chats.tools import tool_use
 from app.openai.requests import ChatRequest
 from app.settings import InferenceSettings
-from compiler.pipeline import compile_spec
+from compiler.pipeline import compile_spec, compile_text
 from compiler.products import LazyProduct
 from compiler.spec import spec_from_json
 from compiler.text import check_text
@@ -246,8 +246,8 @@ BRACKETS = {"grammar": 'root ::= "{" [^{}]* root? [^{}]* "}" | "[" [^{}]* "]" | 
 def test_no_constrained_reply_begins_as_a_call(small_files: ModelFiles, own: dict[str, Any]) -> None:
     family, answer = format_of(small_files)
     answer = replace(answer, reply_spec=own)
-    text = compile_spec(spec_from_json(answer.constraint), small_files.vocabulary).text
-    replies = compile_spec(spec_from_json(own), small_files.vocabulary).text
+    text = compile_text(spec_from_json(answer.constraint))
+    replies = compile_text(spec_from_json(own))
     call = family.calls.begin + family.calls.head.replace("{name}", "notify")
     assert check_text(text, family.example).satisfied
     of_calls = (call, call + "}", call + "1}}", call + '{"a": 1}}', call[:-1], call[:-1] + "}")
@@ -263,7 +263,7 @@ def test_no_constrained_reply_begins_as_a_call(small_files: ModelFiles, own: dic
 def test_constrained_replies_satisfy_their_constraint(small_files: ModelFiles, own: dict[str, Any]) -> None:
     _, answer = format_of(small_files)
     answer = replace(answer, reply_spec=own)
-    replies = compile_spec(spec_from_json(own), small_files.vocabulary).text
+    replies = compile_text(spec_from_json(own))
     for text in answers_of(small_files, answer):
         parts = read_in_pieces(answer, text)
         check_calls(parts.calls)
@@ -276,7 +276,7 @@ def test_no_constrained_reply_begins_as_a_thought(thinking_files: ModelFiles, op
     assert form is not None
     family, answer = format_of(thinking_files, Thinking(form, opened, None))
     answer = replace(answer, reply_spec=ANY_TEXT)
-    text = compile_spec(spec_from_json(answer.constraint), thinking_files.vocabulary).text
+    text = compile_text(spec_from_json(answer.constraint))
     call, thought = family.calls.begin + family.calls.head.replace("{name}", "notify"), form.begin + "hm" + form.end
     for before in ([thought.removeprefix(form.begin)] if opened else ["", thought]):
         for body in ("", "x", call, call + "1}", thought[:-1], form.begin, form.end + call, "x" + thought + call):
