@@ -16,6 +16,7 @@ from compiler.regex import parse_pattern, require_fado
 from tests.references.dfa import assert_same
 from tests.references.mona_oracle import mona_binary
 from tests.references.random_formulas import LETTERS
+from tests.tables import rows
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE_COMPILE = """
@@ -46,15 +47,7 @@ def test_native_engines_are_the_default() -> None:
     assert open_engines() == NATIVE == open_engines("native", "native")
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ({"ltlf": "lydia"}, "no LTLf engine of the name 'lydia'; there are native, mona"),
-        ({"ltlf": "fado"}, "there are native, mona"),
-        ({"regex": "mona"}, "no regex engine of the name 'mona'; there are native, fado"),
-        ({"regex": ""}, "there are native, fado"),
-    ],
-)
+@pytest.mark.parametrize(("names", "message"), rows("compiler", "an_unknown_name_is_refused_with_the_known_ones"))
 def test_an_unknown_name_is_refused_with_the_known_ones(names: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         open_engines(**names)

@@ -37,7 +37,7 @@ from tests.fake_models import HashModel
 from tests.references.random_constraints import random_spec
 from tests.references.text import satisfies
 from tests.servers.cluster import FULL
-from tests.tables import table
+from tests.tables import rows, table
 
 CASES: list[dict[str, Any]] = table("constraints")["case"]
 FIGURE_1 = table("figure_1")
@@ -114,17 +114,7 @@ def spellings(text: bytes, vocabulary: Vocabulary) -> list[list[int]]:
 
 
 @pytest.mark.parametrize(
-    ("constraint", "text", "expected"),
-    [
-        ({"ltlf": "G !cat"}, "a cat", False),
-        ({"ltlf": "G !cat"}, "a ca", True),
-        ({"ltlf": "F cat"}, "a cat", True),
-        ({"keywords": ["cat"]}, "acat", False),
-        ({"regex": "[^c]*cat"}, "a cat", True),
-        ({"regex": "é+日?"}, "éé日", True),
-        ({"ltlf": "F(é日)"}, "é é日", True),
-        ({"ltlf": "F(é日)"}, "éé日", False),
-    ],
+    ("constraint", "text", "expected"), rows("compiler", "every_tokenization_of_a_text_has_the_same_verdict")
 )
 def test_every_tokenization_of_a_text_has_the_same_verdict(
     constraint: dict[str, Any], text: str, expected: bool
@@ -316,17 +306,7 @@ def test_a_constraint_over_a_limit_is_refused_with_its_name(spec: Spec, limits: 
     assert limit in str(refusal.value)
 
 
-@pytest.mark.parametrize(
-    ("constraint", "field"),
-    [
-        ({"ltlf": "F p & F q", "propositions": {"p": ["a"], "q": {"regex": "a("}}}, "propositions.q.regex"),
-        ({"ltlf": "F p", "propositions": {"p": {"regex": r"(?P=SECRET)"}}}, "propositions.p.regex"),
-        ({"regex": r"\N{SECRET}"}, "regex"),
-        ({"regex": "(?P<SECRET NAME>a)"}, "regex"),
-        ({"ltlf": 'F "  "'}, "ltlf"),
-        ({"ltlf": "F (SECRET"}, "ltlf"),
-    ],
-)
+@pytest.mark.parametrize(("constraint", "field"), rows("compiler", "a_syntax_error_names_the_field_without_quoting"))
 def test_a_syntax_error_names_the_field_without_quoting(constraint: dict[str, Any], field: str) -> None:
     with pytest.raises(SpecSyntaxError) as refusal:
         compile_text(spec_from_json(constraint))

@@ -26,7 +26,7 @@ from compiler.spec.user_dfa import user_dfa_to_json
 from tests.references.byte_dfa import byte_dfa
 from tests.references.dfa import equivalent
 from tests.references.random_formulas import traces
-from tests.tables import table
+from tests.tables import rows, table
 
 LETTERS = (
     frozenset({"dog"}),
@@ -265,17 +265,10 @@ def same_language(left: CharDfa, right: CharDfa) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("transitions", "first", "second"),
-    [
-        ([("bytes", [97]), ("text", "ba")], 0, 1),
-        ([("bytes", [[0, 255]]), ("bytes", [7])], 0, 1),
-        ([("text", "é"), ("bytes", [0xC3])], 0, 1),
-        ([("bytes", [0xC3]), ("text", "é")], 0, 1),
-        ([("text", "xé"), ("text", "èa"), ("text", "é")], 0, 2),
-    ],
+    ("transitions", "first", "second"), rows("forms", "two_transitions_that_read_one_byte_are_both_named")
 )
 def test_two_transitions_that_read_one_byte_are_both_named(
-    transitions: list[tuple[str, object]], first: int, second: int
+    transitions: list[list[Any]], first: int, second: int
 ) -> None:
     source = {
         "start": "a",

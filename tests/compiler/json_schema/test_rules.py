@@ -29,6 +29,7 @@ from compiler.text import CharLeaf, to_text_automaton
 from compiler.vocab import Vocabulary, byte_vocabulary
 from tests.compiler.json_schema.test_random_schemas import embed, random_schema, random_text
 from tests.references.random_constraints import real_vocabulary
+from tests.tables import rows
 
 WHITE_SPACE: tuple[Whitespace, ...] = ("compact", "spaced", "pretty", "flexible", "any")
 TOKENS = ('{"', '":', '": ', '"}', "}}", "]]", '"},{"', '", "', "[[", "]}", "ab", "true", '{"a":', " 1", "12", "\n  ")
@@ -223,15 +224,7 @@ def test_schemas_without_finite_values_are_empty() -> None:
     assert isinstance(texts, CharDfa) and is_empty(texts.dfa) and left_out == []
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        {"type": "object", "properties": {"a": {"type": "integer"}}, "additionalProperties": False},
-        {"type": "array", "items": {"enum": [1, 2]}, "maxItems": 3},
-        {"type": "string", "maxLength": 20},
-    ],
-    ids=range(3),
-)
+@pytest.mark.parametrize("schema", rows("json_schema", "small_closed_schemas_stay_automata"), ids=range(3))
 def test_small_closed_schemas_stay_automata(schema: Any) -> None:
     texts = schema_texts(schema, "compact", None, embed, guard=guard())
     expected = schema_dfa(schema, "compact", 3, embed, guard=guard())

@@ -21,6 +21,7 @@ from compiler.spec import JsonSchemaSpec, spec_from_json
 from compiler.text import check_text
 from tests.compiler.json_schema.test_random_schemas import NUMBERS, random_schema, random_value
 from tests.references.json_suite import DRAFTS, METASCHEMAS, groups, suites
+from tests.tables import rows
 
 
 def spec_of(text: str, depth: int = 3) -> JsonSchemaSpec:
@@ -41,18 +42,7 @@ PERIODS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("schema", "instance"),
-    [
-        ('{"type":"number","minimum":1e20}', "100000000000000000000"),
-        ('{"type":"number","minimum":1e-300,"maximum":1e-299}', "1e-300"),
-        ('{"type":"number","exclusiveMinimum":0,"maximum":1e-20}', "1e-20"),
-        ('{"type":"number","minimum":1e300,"maximum":1.7e308}', "1e+300"),
-        ('{"type":"number","not":{"maximum":1e300}}', "1.1e+300"),
-        ('{"oneOf":[{"type":"number","minimum":1e30},{"type":"number","minimum":1e40}]}', "1e+30"),
-        ('{"const":123456789012345678901234567890}', "123456789012345678901234567890"),
-    ],
-)
+@pytest.mark.parametrize(("schema", "instance"), rows("json_schema", "a_number_that_can_be_written_is_never_refused"))
 def test_a_number_that_can_be_written_is_never_refused(schema: str, instance: str) -> None:
     assert check_text(compile_text(spec_of(schema)), instance).satisfied
 
@@ -88,20 +78,7 @@ def test_a_higher_depth_meets_what_a_low_one_refuses() -> None:
     assert check_text(compile_text(spec_of(json.dumps(PERIODS), depth=6)), text).satisfied
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        '{"type":"integer","minimum":5,"maximum":3}',
-        '{"type":"integer","exclusiveMinimum":5,"exclusiveMaximum":6}',
-        '{"type":"number","minimum":1e400,"maximum":1e399}',
-        '{"type":"integer","exclusiveMinimum":0,"maximum":10,"allOf":[{"multipleOf":4},{"multipleOf":6}]}',
-        '{"type":"number","multipleOf":0.1,"not":{"multipleOf":0.1}}',
-        '{"type":"object","properties":{"a":{},"b":false},"required":["a","b"]}',
-        '{"type":"array","items":{"type":"array","items":{}},"minItems":2,"maxItems":1}',
-        '{"enum":[[[[[1]]]]],"type":"object"}',
-        '{"type":"array","minItems":1,"items":{"$ref":"#"}}',
-    ],
-)
+@pytest.mark.parametrize("schema", rows("json_schema", "a_schema_without_instances_is_unsatisfiable"))
 def test_a_schema_without_instances_is_unsatisfiable(schema: str) -> None:
     with pytest.raises(SpecUnsatisfiable):
         compile_text(spec_of(schema))

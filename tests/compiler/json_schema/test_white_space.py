@@ -15,6 +15,7 @@ from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.json_schema.fragments import Whitespace
 from tests.compiler.json_schema.test_random_schemas import compiled, random_schema, random_text, random_value
 from tests.references.json_instances import write_instance
+from tests.tables import rows
 
 PARTS = re.compile(r'"(?:[^"\\]|\\.)*"|[][{},:]|[^][{},:"]+')
 OPEN = ("[", "{")
@@ -60,24 +61,7 @@ def test_free_white_space_changes_no_verdict(kind: Whitespace, seed: int) -> Non
     assert accepted > 30
 
 
-@pytest.mark.parametrize(
-    ("text", "kinds"),
-    [
-        ('{"a":[1,2.5],"b":{"c":[1]}}', "compact flexible any"),
-        ('{"a": [1, 2.5], "b": {"c": [1]}}', "spaced flexible any"),
-        ('{\n  "a": [\n    1,\n    2.5\n  ],\n  "b": null\n}', "pretty flexible any"),
-        ('{"a" :[1]}', "any"),
-        ('{"a":[1 ,2]}', "any"),
-        ('{"a":  [1]}', "any"),
-        ('{"a":\t[1]}', "any"),
-        ('{"a":\n\n[1]}', "any"),
-        ('{"a":[1 2]}', ""),
-        ('{"a":[ ]}', ""),
-        (' {"a":[1]}', ""),
-        ('{"a":[1]} ', ""),
-        ('{"a ":[1]}', ""),
-    ],
-)
+@pytest.mark.parametrize(("text", "kinds"), rows("json_schema", "each_white_space_allows_its_texts"))
 def test_each_white_space_allows_its_texts(text: str, kinds: str) -> None:
     assert [kind for kind in get_args(Whitespace) if compiled(SCHEMA, kind).accepts(text)] == kinds.split()
 

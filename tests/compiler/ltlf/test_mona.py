@@ -22,6 +22,7 @@ from tests.references.formula_suite import singletons, suite
 from tests.references.mona_oracle import mona_binary
 from tests.references.mona_program import mona_program
 from tests.references.random_formulas import LETTERS
+from tests.tables import rows
 
 PATIENT = Limits(compile_s_max=60)
 
@@ -67,20 +68,7 @@ def test_the_second_translation_is_written_without_recursion() -> None:
 # --- LTLf2DFA -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("source", "text"),
-    [
-        ("F(Dog)", "F(p0)"),
-        ('X "Ankle boot" & WX!truex', "(X(p0)) & (WX(!(p1)))"),
-        ("a U b U c", "(p0) U (p1) U (p2)"),
-        ("a R b U c R d R e", "((p0) R (p1)) U ((p2) R (p3) R (p4))"),
-        ("a W b", "(p1) R ((p0) | (p1))"),
-        ("a M b", "(p1) U ((p0) & (p1))"),
-        ("a -> (b <-> last)", "(p0) -> ((p1) <-> (WX(false)))"),
-        ("true | false | a", "(true) | (false) | (p0)"),
-        ("a & a", "(p0) & (p0)"),
-    ],
-)
+@pytest.mark.parametrize(("source", "text"), rows("ltlf", "formulas_are_printed_in_the_syntax_of_ltlf2dfa"))
 def test_formulas_are_printed_in_the_syntax_of_ltlf2dfa(source: str, text: str) -> None:
     assert ltlf2dfa_text(parse(source)) == text
 

@@ -17,7 +17,7 @@ from tests.references.formula_suite import CLOTHES, all_subsets, clothing, singl
 from tests.references.ltlf import satisfies
 from tests.references.random_formulas import LETTERS, NAMES, random_formula, traces
 from tests.references.shortest_word import shortest_word
-from tests.tables import table
+from tests.tables import rows, table
 
 ROWS = table("ltlf")["row"]
 ROOMY = Limits(formula_chars_max=100_000, propositions_max=100)
@@ -118,27 +118,7 @@ def test_formulas_over_many_propositions_agree_with_the_evaluator() -> None:
             assert dfa.accepts(trace) is satisfies(formula, [letters[symbol] for symbol in trace]), (source, trace)
 
 
-@pytest.mark.parametrize(
-    ("left", "right"),
-    [
-        ("F a", "true U a"),
-        ("G a", "false R a"),
-        ("!(a U b)", "!a R !b"),
-        ("a W b", "(a U b) | G a"),
-        ("a M b", "b U (a & b)"),
-        ("a R b", "b W (a & b)"),
-        ("!X a", "WX !a"),
-        ("last", "!X true"),
-        ("WX false", "last"),
-        ("a -> b", "!a | b"),
-        ("!(F a <-> G b)", "F a <-> !G b"),
-        ("GF a", "F(a & last)"),
-        ("FG a", "GF a"),
-        ("G(a & X b)", "false"),
-        ("X(a & b)", "X a & X b"),
-        ("c R (a & b)", "(c R a) & (c R b)"),
-    ],
-)
+@pytest.mark.parametrize(("left", "right"), rows("ltlf", "equivalent_formulas_give_the_same_automaton"))
 def test_equivalent_formulas_give_the_same_automaton(left: str, right: str) -> None:
     assert_same(translate(left, LETTERS), translate(right, LETTERS))
 

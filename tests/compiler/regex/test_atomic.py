@@ -18,6 +18,7 @@ from compiler.regex import pattern_dfa
 from compiler.spec import RegexSpec, spec_from_json
 from compiler.text import check_text
 from compiler.vocab import Vocabulary
+from tests.tables import rows
 
 ATOMIC = re.compile(r"\(\?>|[*+?}]\+")
 LEAVES = ("a", "b", "c", "", ".", "[ab]", "[^a]", "ab", "ba", "aa", "abc")
@@ -146,18 +147,7 @@ def test_the_first_match_is_final(pattern: str, accepted: tuple[str, ...], rejec
     assert [text for text in (*accepted, *rejected) if dfa.accepts(text)] == list(accepted)
 
 
-@pytest.mark.parametrize(
-    ("constraint", "verdicts"),
-    [
-        (
-            {"ltlf": "F p", "propositions": {"p": {"regex": "(?>cat|cats|dogs?+)"}}},
-            {"a cat": True, "cats": False, "dogs": True},
-        ),
-        ({"infill": "x<|infill:(?>a|ab)|>c"}, {"xac": True, "xabc": False}),
-        ({"all": [{"regex": "[ab]++c?"}, {"not": {"regex": "a*+b*+c"}}]}, {"ab": True, "abc": False, "bac": True}),
-        ({"grammar": "start: (/(?>a|ab)c/ | /x++y/)+", "syntax": "lark"}, {"acxxy": True, "abc": False}),
-    ],
-)
+@pytest.mark.parametrize(("constraint", "verdicts"), rows("regex", "other_forms_read_atomic_groups"))
 def test_other_forms_read_atomic_groups(constraint: dict[str, object], verdicts: dict[str, bool]) -> None:
     compiled = compile_text(spec_from_json(constraint))
     assert {text: check_text(compiled, text).satisfied for text in verdicts} == verdicts

@@ -23,6 +23,7 @@ from tests.compiler.regex.test_glushkov import deep_tree, random_pattern
 from tests.compiler.regex.test_pairs import GROUPS
 from tests.references.dfa import equivalent
 from tests.servers.cluster import FULL
+from tests.tables import rows
 
 pytest.importorskip("FAdo", reason="FAdo is not installed: make test installs it")
 REFUSED = (
@@ -84,17 +85,7 @@ def test_fado_gives_the_same_language_on_the_table_of_pairs(group: dict[str, lis
         assert_same_language(tree(pattern), pattern)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "construct"),
-    [
-        ("a(?=b)b", "look-around"),
-        (r"(?:a\b)*", "look-around"),
-        ("(?m)^a", "look-around"),
-        ("(?<!a)b", "look-around"),
-        ("(?>a|ab)c", "atomic group"),
-        ("a*+b", "atomic group"),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "construct"), rows("regex", "fado_refuses_a_construct_by_name"))
 def test_fado_refuses_a_construct_by_name(pattern: str, construct: str) -> None:
     with pytest.raises(SpecUnsupported) as excinfo:
         compile_spec(RegexSpec(pattern), byte_vocabulary(), engines=open_engines(regex="fado"))

@@ -20,6 +20,7 @@ from compiler.pipeline import compile_text
 from compiler.regex import Chars, Concat, parse_pattern, pattern_dfa
 from compiler.spec import RegexSpec
 from compiler.text import check_text
+from tests.tables import rows
 
 GROUPS = {"L": "Lu Ll Lt Lm Lo", "LC": "Lu Ll Lt", "M": "Mn Mc Me", "N": "Nd Nl No", "P": "Pc Pd Ps Pe Pi Pf Po",
           "S": "Sm Sc Sk So", "Z": "Zs Zl Zp", "C": "Cc Cf Co Cn Cs"}  # fmt: skip
@@ -171,17 +172,10 @@ def test_an_unknown_property_is_refused_by_name(pattern: str, position: int, hin
     assert str(excinfo.value).endswith(f"; did you mean {hint}?") if hint else "mean" not in str(excinfo.value)
 
 
-@pytest.mark.parametrize(
-    ("pattern", "position", "message"),
-    [
-        (r"a\pL", 1, "braces"),
-        (r"a\p", 1, "braces"),
-        (r"\p{L}{2}\P{Nd}(a", 14, "missing"),
-        (r"\p{L}[\p{Lu}-a]", 6, r"range \\p\{Lu\}-a"),
-        (r"[a-\p{Lu}]", None, r"range a-\\p\{Lu\}"),
-        (r"(?<=\p{L}+)a", None, "look-behind"),
-    ],
-)
+@pytest.mark.parametrize(("pattern", "position", "message"), [
+    *rows("regex", "a_fault_beside_a_property_has_its_position"), (r"[a-\p{Lu}]", None, r"range a-\\p\{Lu\}"),
+    (r"(?<=\p{L}+)a", None, "look-behind"),
+])
 def test_a_fault_beside_a_property_has_its_position(pattern: str, position: int | None, message: str) -> None:
     with pytest.raises(SpecSyntaxError, match=message) as excinfo:
         parse(pattern)

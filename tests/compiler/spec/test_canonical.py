@@ -12,7 +12,7 @@ from compiler.pipeline import compile_spec, compile_text
 from compiler.spec import LtlfSpec, Proposition, caller_names, in_caller_names, meaning_name, spec_from_json, spec_hash
 from compiler.text import check_text
 from compiler.vocab import byte_vocabulary
-from tests.tables import table
+from tests.tables import rows, table
 
 HASHES = table("spec_hashes")
 
@@ -31,22 +31,7 @@ def test_constraints_of_different_meaning_have_different_hashes(pair: dict[str, 
     assert len(hashes(pair)) == 2
 
 
-@pytest.mark.parametrize(
-    ("constraint", "good", "bad"),
-    [
-        (
-            {
-                "ltlf": "F a & F b",
-                "propositions": {"a": ["dog (case)"], "b": {"words": ["dog"], "case_sensitive": True}},
-            },
-            "dog (case)",
-            "dog",
-        ),
-        ({"ltlf": "F a & F b", "propositions": {"a": ["/dog/"], "b": {"regex": "dog"}}}, "a /dog/", "dog"),
-        ({"all": [{"keywords": ["dog~"]}, {"keywords": ["dog"], "inflect": True}]}, "dogs dog~", "dogs"),
-        ({"all": [{"keywords": ["dog"], "inflect": True}, {"keywords": ["dog~"]}]}, "dogs dog~", "dogs"),
-    ],
-)
+@pytest.mark.parametrize(("constraint", "good", "bad"), rows("spec", "similar_proposition_names_do_not_collide"))
 def test_similar_proposition_names_do_not_collide(constraint: dict[str, Any], good: str, bad: str) -> None:
     automaton = compile_text(spec_from_json(constraint))
     assert check_text(automaton, good).satisfied and not check_text(automaton, bad).satisfied
