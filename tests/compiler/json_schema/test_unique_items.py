@@ -130,9 +130,8 @@ def test_more_unique_items_than_values_are_unsatisfiable() -> None:
 def test_an_order_that_excludes_all_texts_is_a_limit() -> None:
     values = [f"value {number}" for number in range(12)]
     schema = {"type": "array", "items": {"enum": values}, "uniqueItems": True}
-    with pytest.raises(LimitExceeded) as excinfo:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "unique_items_states"):
         compile_text(spec_from_json({"all": [{"json_schema": schema}, {"regex": '\\["value 5", "value 2"\\]'}]}))
-    assert excinfo.value.limit == "unique_items_states"
 
 
 @pytest.mark.parametrize(
@@ -144,9 +143,8 @@ def test_an_order_that_excludes_all_texts_is_a_limit() -> None:
     ],
 )
 def test_items_without_end_are_refused_unless_they_are_approximated(schema: Any) -> None:
-    with pytest.raises(SpecUnsupported) as excinfo:
+    with pytest.raises(SpecUnsupported, check=lambda error: error.construct == "uniqueItems"):
         compile_text(spec_from_json({"json_schema": schema}))
-    assert excinfo.value.construct == "uniqueItems"
 
 
 def test_an_approximated_keyword_is_listed_with_the_constraint() -> None:
@@ -163,12 +161,10 @@ def test_an_approximated_keyword_is_listed_with_the_constraint() -> None:
 
 def test_a_negated_approximation_is_never_called_unsatisfiable() -> None:
     spec = spec_from_json({"json_schema": {**TAGS, "not": {"uniqueItems": True}}, "approximate": ["uniqueItems"]})
-    with pytest.raises(LimitExceeded) as excinfo:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "unique_items_states"):
         compile_text(spec)
-    assert excinfo.value.limit == "unique_items_states"
 
 
 def test_no_other_keyword_can_be_approximated() -> None:
-    with pytest.raises(SpecSyntaxError) as excinfo:
+    with pytest.raises(SpecSyntaxError, check=lambda error: error.field == "approximate"):
         spec_from_json({"json_schema": True, "approximate": ["pattern"]})
-    assert excinfo.value.field == "approximate"

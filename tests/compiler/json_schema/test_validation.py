@@ -111,13 +111,11 @@ def test_a_schema_that_negates_itself_is_refused() -> None:
 
 def test_a_value_too_deep_for_the_stack_names_a_limit() -> None:
     depth = sys.getrecursionlimit()
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "nesting_depth_max"):
         violation(ARRAY, "[" * depth + "]" * depth)
-    assert caught.value.limit == "nesting_depth_max"
 
 
 def test_a_long_validation_stops_at_the_limit_of_time() -> None:
     schema: dict[str, Any] = {"items": {"allOf": [{"properties": {f"p{n}": {"type": "null"}}} for n in range(500)]}}
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "compile_s_max"):
         violation(schema, json.dumps([{}] * 5_000), Limits(compile_s_max=0.5))
-    assert caught.value.limit == "compile_s_max"

@@ -206,6 +206,5 @@ def test_all_subsets_of_many_propositions_may_be_letters() -> None:
     ],
 )
 def test_a_translation_over_a_limit_stops_and_names_the_limit(source: str, limits: Limits, limit: str) -> None:
-    with pytest.raises(LimitExceeded) as excinfo:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == limit):
         translate(source, singletons(propositions_of(parse(source))), limits)
-    assert excinfo.value.limit == limit

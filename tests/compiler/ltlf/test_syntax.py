@@ -79,9 +79,8 @@ def test_a_capitalized_word_is_a_word() -> None:
 
 
 def test_a_syntax_error_counts_lines_and_columns_from_one() -> None:
-    with pytest.raises(SpecSyntaxError) as excinfo:
+    with pytest.raises(SpecSyntaxError, check=lambda error: (error.line, error.column) == (2, 7)):
         parse("F a &\n  G(b ^ c)")
-    assert (excinfo.value.line, excinfo.value.column) == (2, 7)
 
 
 def test_an_open_bracket_is_named_by_its_line_and_column() -> None:
@@ -91,9 +90,8 @@ def test_an_open_bracket_is_named_by_its_line_and_column() -> None:
 
 @pytest.mark.parametrize("source", ["secretname ^ b", '"secretname', "a secretname", "secretname)"])
 def test_a_syntax_error_does_not_repeat_the_source(source: str) -> None:
-    with pytest.raises(SpecSyntaxError) as excinfo:
+    with pytest.raises(SpecSyntaxError, check=lambda error: "secretname" not in str(error)):
         parse(source)
-    assert "secretname" not in str(excinfo.value)
 
 
 @pytest.mark.parametrize(("source", "construct", "position"), [
@@ -123,9 +121,8 @@ ROOMY = Limits(formula_chars_max=1_000_000)
     ],
 )
 def test_a_formula_over_a_limit_is_refused_with_its_name(source: str, limits: Limits, limit: str) -> None:
-    with pytest.raises(LimitExceeded) as excinfo:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == limit):
         parse(source, limits)
-    assert excinfo.value.limit == limit
 
 
 @pytest.mark.parametrize(

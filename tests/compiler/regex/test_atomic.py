@@ -169,6 +169,5 @@ def test_copies_of_a_group_share_their_look_aheads() -> None:
     ],
 )
 def test_a_group_that_outgrows_a_limit_names_it(pattern: str, limit: str) -> None:
-    with pytest.raises(LimitExceeded) as excinfo:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == limit):
         pattern_dfa(pattern, ResourceGuard(Limits()))
-    assert excinfo.value.limit == limit

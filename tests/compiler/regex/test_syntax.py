@@ -71,9 +71,8 @@ def test_patterns_become_trees(pattern: str, tree: Node) -> None:
     ("pattern", "construct"), rows("regex", "constructs_that_no_automaton_reads_are_refused_by_name")
 )
 def test_constructs_that_no_automaton_reads_are_refused_by_name(pattern: str, construct: str) -> None:
-    with pytest.raises(SpecUnsupported, match=construct) as excinfo:
+    with pytest.raises(SpecUnsupported, match=construct, check=lambda error: error.construct == construct):
         parse(pattern)
-    assert excinfo.value.construct == construct
 
 
 @pytest.mark.parametrize(
@@ -88,9 +87,8 @@ def test_constructs_that_no_automaton_reads_are_refused_by_name(pattern: str, co
     ],
 )
 def test_a_refused_construct_is_reported_with_its_position(pattern: str, position: int | None) -> None:
-    with pytest.raises(SpecUnsupported) as excinfo:
+    with pytest.raises(SpecUnsupported, check=lambda error: error.position == position):
         parse(pattern)
-    assert excinfo.value.position == position
 
 
 def test_the_multi_line_flag_leaves_absolute_anchors_alone() -> None:
@@ -101,21 +99,18 @@ def test_the_multi_line_flag_leaves_absolute_anchors_alone() -> None:
     *rows("regex", "a_syntax_error_has_a_position"), ("(?<=a+)b", None), ("(?<!a|bc)b", None),
 ])
 def test_a_syntax_error_has_a_position(pattern: str, position: int | None) -> None:
-    with pytest.raises(SpecSyntaxError, match="not a pattern") as excinfo:
+    with pytest.raises(SpecSyntaxError, match="not a pattern", check=lambda error: error.position == position):
         parse(pattern)
-    assert excinfo.value.position == position
 
 
 def test_a_syntax_error_does_not_repeat_a_long_pattern() -> None:
-    with pytest.raises(SpecSyntaxError) as excinfo:
+    with pytest.raises(SpecSyntaxError, check=lambda error: len(error.message) < 150):
         parse(f"(?P={'x' * 1000})")
-    assert len(excinfo.value.message) < 150
 
 
 def test_a_syntax_error_has_line_and_column() -> None:
-    with pytest.raises(SpecSyntaxError) as excinfo:
+    with pytest.raises(SpecSyntaxError, check=lambda error: (error.line, error.column) == (2, 4)):
         parse("(?x)a\n  b)")
-    assert (excinfo.value.line, excinfo.value.column) == (2, 4)
 
 
 @pytest.mark.parametrize("pattern", ["a{4294967295}", "a{1,99999999999}", "(?a)(?u)a", "a{" + "9" * 5000 + "}"])
@@ -126,9 +121,8 @@ def test_every_error_of_re_becomes_a_syntax_error(pattern: str) -> None:
 
 def test_a_pattern_over_the_character_limit_is_refused() -> None:
     assert parse("a" * 20, Limits(pattern_chars_max=20))
-    with pytest.raises(LimitExceeded) as excinfo:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "pattern_chars_max"):
         parse("a" * 21, Limits(pattern_chars_max=20))
-    assert excinfo.value.limit == "pattern_chars_max"
 
 
 @pytest.mark.parametrize(
@@ -136,9 +130,8 @@ def test_a_pattern_over_the_character_limit_is_refused() -> None:
     ["(" * 70 + "a" + ")" * 70, "(" * 10_000 + "a" + ")" * 10_000, "(" * 10_000, "(?:" * 900 + "a" + ")*" * 900],
 )
 def test_deep_nesting_meets_the_limit_and_not_the_stack(pattern: str) -> None:
-    with pytest.raises(LimitExceeded) as excinfo:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "nesting_depth_max"):
         parse(pattern, Limits(pattern_chars_max=100_000))
-    assert excinfo.value.limit == "nesting_depth_max"
 
 
 def test_moderate_nesting_is_read() -> None:
@@ -148,9 +141,8 @@ def test_moderate_nesting_is_read() -> None:
 def test_a_late_compilation_stops_while_it_reads() -> None:
     guard = ResourceGuard(Limits(compile_s_max=0.0))
     time.sleep(0.001)
-    with pytest.raises(LimitExceeded) as excinfo:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "compile_s_max"):
         parse_pattern("a", guard)
-    assert excinfo.value.limit == "compile_s_max"
 
 
 def test_the_parser_emits_no_warning() -> None:

@@ -45,15 +45,13 @@ def test_unused_propositions_are_dropped_and_not_shown() -> None:
 
 
 def test_a_malformed_unused_proposition_is_refused() -> None:
-    with pytest.raises(SpecSyntaxError) as refusal:
+    with pytest.raises(SpecSyntaxError, check=lambda error: error.field == "all.0.propositions.z.regex"):
         spec_hash(spec_from_json({"all": [{"ltlf": "F a", "propositions": {"z": {"regex": "("}}}]}))
-    assert refusal.value.field == "all.0.propositions.z.regex"
 
 
 def test_a_malformed_formula_is_refused_with_its_position() -> None:
-    with pytest.raises(SpecSyntaxError) as refusal:
+    with pytest.raises(SpecSyntaxError, check=lambda error: error.position == 4):
         spec_hash(LtlfSpec("F (a"))
-    assert refusal.value.position == 4
 
 
 def test_propositions_are_shown_under_the_callers_names() -> None:

@@ -48,9 +48,8 @@ def test_the_order_of_declarations_does_not_matter() -> None:
     ({"max_chars": None}, "max_words"), ({"keywords": ["\ud83d"]}, "keywords.0"),
 ], ids=str)
 def test_an_invalid_constraint_is_refused_with_its_field(constraint: object, field: str) -> None:
-    with pytest.raises(SpecSyntaxError) as refusal:
+    with pytest.raises(SpecSyntaxError, check=lambda error: error.field == field):
         spec_from_json(constraint)
-    assert refusal.value.field == field
 
 
 def test_specs_built_in_python_are_validated() -> None:
@@ -67,6 +66,5 @@ def test_specs_built_in_python_are_validated() -> None:
 def test_an_error_repeats_no_long_name() -> None:
     secret = "SECRET" * 20
     for constraint in ({"ltlf": "a", secret: 1}, {"ltlf": "a", "propositions": {secret: 3}}):
-        with pytest.raises(SpecSyntaxError) as refusal:
+        with pytest.raises(SpecSyntaxError, check=lambda error: "SECRET" not in str(error) + error.field):
             spec_from_json(constraint)
-        assert "SECRET" not in str(refusal.value) + refusal.value.field

@@ -114,18 +114,16 @@ def test_character_counts_follow_both_readings_of_a_leading_space() -> None:
     ],
 )
 def test_an_error_inside_a_combination_names_its_path(constraint: dict[str, Any], field: str) -> None:
-    with pytest.raises(SpecSyntaxError) as refusal:
+    with pytest.raises(SpecSyntaxError, check=lambda error: error.field == field):
         compile_text(spec_from_json(constraint))
-    assert refusal.value.field == field
 
 
 @pytest.mark.parametrize(
     ("part", "field", "construct"), rows("text", "a_refused_construct_inside_a_combination_names_its_path")
 )
 def test_a_refused_construct_inside_a_combination_names_its_path(part: Any, field: str, construct: str) -> None:
-    with pytest.raises(SpecUnsupported) as refusal:
+    with pytest.raises(SpecUnsupported, check=lambda error: (error.field, error.construct) == (field, construct)):
         compile_text(spec_from_json({"all": [A, {"not": part}]}))
-    assert (refusal.value.field, refusal.value.construct) == (field, construct)
 
 
 @pytest.mark.parametrize("parts", [[A, {"not": A}], [A, {"max_chars": 0}], [{"regex": "b+"}, {"regex": "a+"}]])
@@ -141,9 +139,8 @@ PARTS: dict[str, Any] = {"all": [{"regex": f"a{number}|b"} for number in range(3
     "constraint", [PARTS, {"json_schema": {"type": "string", "constraint": PARTS}}], ids=["all", "json"]
 )
 def test_a_combination_of_too_many_parts_is_refused(constraint: dict[str, Any]) -> None:
-    with pytest.raises(LimitExceeded) as refusal:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "parts_max"):
         compile_text(spec_from_json(constraint))
-    assert refusal.value.limit == "parts_max"
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -82,9 +82,8 @@ def test_sequences_satisfy_a_constraint_as_defined(constraint: dict[str, Any]) -
 
 def test_a_label_outside_the_alphabet_is_refused() -> None:
     compiled = compile_spec(spec_from_json({"ltlf": "F Bag", "labels": LABELS}), byte_vocabulary())
-    with pytest.raises(SpecSyntaxError) as refusal:
+    with pytest.raises(SpecSyntaxError, check=lambda error: error.field == "labels.1"):
         check_labels(compiled.text, ["Bag", "Shirt"])
-    assert refusal.value.field == "labels.1"
 
 
 def test_an_unsatisfiable_label_constraint_is_refused() -> None:
@@ -93,12 +92,10 @@ def test_an_unsatisfiable_label_constraint_is_refused() -> None:
 
 
 def test_an_alphabet_too_large_is_refused_with_its_limit() -> None:
-    with pytest.raises(LimitExceeded) as refusal:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "letters_max"):
         compile_spec(spec_from_json({"ltlf": "F a0", "labels": [f"a{i}" for i in range(2_000)]}), byte_vocabulary())
-    assert refusal.value.limit == "letters_max"
 
 
 def test_sentence_counts_over_labels_are_refused() -> None:
-    with pytest.raises(SpecUnsupported) as refusal:
+    with pytest.raises(SpecUnsupported, check=lambda error: error.construct == "sentences"):
         compile_spec(spec_from_json({"labels": ["a", "."], "sentences": 1}), byte_vocabulary())
-    assert refusal.value.construct == "sentences"

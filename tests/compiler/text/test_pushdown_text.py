@@ -125,9 +125,8 @@ def test_a_prompt_that_tokens_cannot_continue_is_found() -> None:
 def test_hostile_texts_stop_at_a_named_limit() -> None:
     text = compile_text(GrammarSpec('root ::= root root root | root root | "a"', "gbnf"))
     assert check_text(text, "a" * 30).satisfied
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "check_steps_max"):
         check_text(text, "a" * 5_000)
-    assert caught.value.limit == "check_steps_max"
     few, tokens = pushdown(AMBIGUOUS)
     few = replace(few, limits=Limits(check_steps_max=50))
     with pytest.raises(LimitExceeded, match="check_steps_max"):
@@ -141,9 +140,8 @@ def test_deep_texts_take_few_steps() -> None:
 
 
 def test_what_no_token_spells_is_named() -> None:
-    with pytest.raises(SpecUnspellable) as caught:
+    with pytest.raises(SpecUnspellable, check=lambda error: error.characters == ("é",)):
         compile_spec(GrammarSpec('root ::= "é" | "日日" | "(" root "}"', "gbnf"), TOKENS)
-    assert caught.value.characters == ("é",)
     with pytest.raises(SpecUnsatisfiable):
         compile_spec(GrammarSpec('start: /a+/ "a"', "lark"), TOKENS)
     with pytest.raises(SpecUnsatisfiable):
