@@ -83,7 +83,7 @@ def test_answers_are_those_of_the_service(
             assert (token.state, [list(each) for each in token.propositions]) == (shown["state"], shown["propositions"])
 
 
-@pytest.mark.parametrize(("name", "wrapped"), [("gpt2", False), ("mistral_v1_32k", True)])
+@pytest.mark.parametrize(("name", "wrapped"), [("stories260k", False), ("gpt2", False), ("mistral_v1_32k", True)])
 @pytest.mark.sample(1)
 def test_random_models_satisfy_with_real_tokenizers(name: str, wrapped: bool, shared: Path) -> None:
     text = real_tokenizer(name)

@@ -161,13 +161,13 @@ def generations(constraint: PreparedConstraint, budget: int, seed: int) -> list[
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
-@pytest.mark.sample(4)
+@pytest.mark.sample(3)
 def test_answers_are_in_the_language_within_the_budget_and_replay(
     name: str, captions: HuggingFaceModel, learnt: dict[str, Any], files: ModelFiles, pieces: TokenBytes
 ) -> None:
     automaton = lifted(GRAMMARS[name].grammar, files.vocabulary)
     constraint = PreparedConstraint.prepare(automaton, CPU, pieces=pieces, **learnt)
-    for seed, extra in enumerate((0, 1, 14)):
+    for seed, extra in enumerate((0, 14)):
         budget = automaton.min_tokens + extra
         for generation, options in generations(constraint, budget, seed):
             for answer in drive(captions, (1, 5), generation):
@@ -300,7 +300,7 @@ def test_no_gap_is_proven_where_readings_are_dropped(files: ModelFiles) -> None:
 
 def median_step(model: HuggingFaceModel, constraints: tuple[PreparedConstraint, ...]) -> float:
     """The median processor time in s of a step of two generations."""
-    options, seconds = SearchOptions(30, beams=16, length_penalty=2.0), list[float]()
+    options, seconds = SearchOptions(20, beams=16, length_penalty=2.0), list[float]()
     searches = [search_of(constraint, options) for constraint in constraints]
     sessions = []
     for search in searches:

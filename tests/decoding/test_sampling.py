@@ -22,7 +22,7 @@ from torch import Tensor
 from app.models import ModelFiles
 from compiler.lifting import TokenAutomaton, from_table
 from compiler.pipeline import compile_spec
-from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec
+from compiler.spec import LtlfSpec, RegexSpec
 from compiler.text import answer_text
 from decoding.engine import Engine
 from decoding.errors import ModelOutputInvalid, OptionsInvalid
@@ -147,6 +147,7 @@ def test_a_sample_reports_model_and_masked_log_probs() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
+@pytest.mark.sample(24)
 def test_every_sample_of_random_automata_is_accepted_within_budget(seed: int) -> None:
     random = np.random.default_rng(seed)
     automaton = random_factored(random) if seed % 2 else random_table(random)
@@ -338,10 +339,10 @@ def test_samples_of_a_trained_model_satisfy_the_constraint(
 ) -> None:
     model = HuggingFaceModel.load(str(captions_dir))
     prompt, vocabulary = tokenizer.encode("sentence:").ids, files.vocabulary
-    for spec in (KeywordsSpec((("dog",), ("ball",))), RegexSpec("é😀{1,3}!?"), LtlfSpec("G(!the) & F park")):
+    for spec in (RegexSpec("é😀{1,3}!?"), LtlfSpec("G(!the) & F park & F ball")):
         compiled = compile_spec(spec, vocabulary)
         constraint = PreparedConstraint.prepare(compiled.tokens, model.device)
-        for extra, temperature in ((0, 1.0), (9, 0.0), (9, 1.0), (9, 8.0)):
+        for extra, temperature in ((0, 1.0), (9, 0.0), (9, 8.0)):
             options = SamplingOptions(
                 compiled.tokens.min_tokens + extra, seed=3, n=4, temperature=temperature, top_p=0.95
             )

@@ -23,8 +23,7 @@ from compiler.regex import pattern_dfa
 from compiler.spec import UserDfa, UserTransition, guard_propositions
 from compiler.spec.parse import user_dfa_from_json
 from compiler.spec.user_dfa import user_dfa_to_json
-from tests.references.byte_dfa import byte_dfa
-from tests.references.dfa import equivalent
+from tests.references.dfa import byte_dfa, equivalent
 from tests.references.random_formulas import traces
 from tests.tables import rows, table
 
@@ -317,7 +316,7 @@ def test_bytes_outside_utf8_do_not_split_classes(path: bytes) -> None:
     assert is_empty(result.dfa) and result.dfa.states == 1 and result.minterms.count == 1
 
 
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=8, deadline=None)
 @given(st.lists(st.text(min_size=1, max_size=4), max_size=4), st.text(max_size=4))
 def test_a_tree_of_characters_is_the_set_of_its_texts(texts: list[str], other: str) -> None:
     ways = {(text[:size], text[size]) for text in texts for size in range(len(text))}

@@ -79,6 +79,7 @@ def random_sequence(draw: random.Random) -> SequenceSpec:
 
 
 @pytest.mark.parametrize("seed", range(CASES))
+@pytest.mark.sample(8)
 def test_distances_are_those_of_brute_force(seed: int) -> None:
     spec = random_sequence(random.Random(seed))
     grammar = GrammarSpec(f"root ::= {gbnf(spec.root)}", "gbnf", "forbid")

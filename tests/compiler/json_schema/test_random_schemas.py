@@ -19,6 +19,7 @@ from compiler.json_schema.fragments import Whitespace
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import pattern_dfa
 from tests.references.json_instances import write_instance
+from tests.servers.cluster import FULL
 
 NAMES = ("a", "b", "ab", "é", 'q"', "n\n")
 TEXTS = ("", "a", "ab", "b", "aba", "é", 'say "x"', "\\", "\n\t", "😀", "0")
@@ -179,10 +180,10 @@ def count_verdicts(rng: random.Random, schema: Any, whitespace: Literal["compact
 @pytest.mark.sample(1)
 def test_random_schemas_agree_with_the_library(seed: int) -> None:
     rng, verdicts = random.Random(seed), 0
-    for _ in range(40):
+    for _ in range(40 if FULL else 25):
         schema = random_schema(rng, 2)
         verdicts += count_verdicts(rng, schema, rng.choice(("compact", "pretty")))
-    assert verdicts >= 30
+    assert verdicts >= (30 if FULL else 18)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -195,7 +196,7 @@ def test_shortened_random_schemas_write_valid_values(seed: int, monkeypatch: pyt
         values = ({"type": "string", "maxLength": 3}, {"items": {"type": "null"}, "maxItems": 3}, random_schema(rng, 1))
         return {"properties": {name: rng.choice(values) for name in ("a", "b")}}
 
-    for _ in range(15):
+    for _ in range(15 if FULL else 8):
         inner = {keyword: [part(), part()] for keyword in rng.sample(("allOf", "anyOf", "oneOf"), rng.randrange(2))}
         outer = {rng.choice(("allOf", "anyOf")): [{"properties": {"c": part()}}, {"properties": {"c": part() | inner}}]}
         schema = {"type": "object", "required": ["a"], "properties": {"d": False}} | part() | outer
@@ -210,4 +211,4 @@ def test_shortened_random_schemas_write_valid_values(seed: int, monkeypatch: pyt
         shortened += not is_empty(left_out.dfa)
         added = char_intersection([automaton, char_complement(exact)], ResourceGuard(Limits()))
         assert is_empty(added.dfa), schema
-    assert shortened >= 3
+    assert shortened >= (3 if FULL else 2)

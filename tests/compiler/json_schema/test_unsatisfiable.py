@@ -21,6 +21,7 @@ from compiler.spec import JsonSchemaSpec, spec_from_json
 from compiler.text import check_text
 from tests.compiler.json_schema.test_random_schemas import NUMBERS, random_schema, random_value
 from tests.references.json_suite import DRAFTS, METASCHEMAS, groups, suites
+from tests.servers.cluster import FULL
 from tests.tables import rows
 
 
@@ -155,13 +156,13 @@ def has_instance(schema: Any, rng: random.Random, attempts: int = 200) -> bool:
 @pytest.mark.sample(1)
 def test_unsatisfiable_random_schemas_have_no_instance(seed: int) -> None:
     rng, refused = random.Random(seed), 0
-    for _ in range(60):
+    for _ in range(60 if FULL else 30):
         parts = [random_schema(rng, 2) for _ in range(2)]
         text = json.dumps({"allOf": parts})
         if unsatisfiable(text):
             refused += 1
             assert not has_instance(json.loads(text, parse_float=Decimal), rng), text
-    assert refused > 5
+    assert refused > (5 if FULL else 2)
 
 
 @pytest.mark.parametrize("draft", DRAFTS)

@@ -16,6 +16,7 @@ from compiler.limits import Limits, ResourceGuard
 from tests.compiler.json_schema.test_random_schemas import compiled, embed, random_schema, random_value
 from tests.references.json_instances import write_instance
 from tests.references.json_suite import DRAFTS, check_by_value
+from tests.servers.cluster import FULL
 from tests.tables import table
 
 FILES = {entry["file"]: entry for entry in table("json_schema")["suite"]}
@@ -44,7 +45,7 @@ def test_verdicts_on_values_differ_only_where_it_is_listed(draft: str) -> None:
 @pytest.mark.sample(2)
 def test_random_values_agree_with_the_library_and_the_automaton(seed: int) -> None:
     rng, accepted = random.Random(seed), 0
-    for _ in range(40):
+    for _ in range(40 if FULL else 20):
         schema = random_schema(rng, 2)
         validator = Draft202012Validator(schema)
         try:
@@ -57,7 +58,7 @@ def test_random_values_agree_with_the_library_and_the_automaton(seed: int) -> No
             if automaton is not None:
                 assert automaton.accepts(write_instance(schema, value)) == valid, (schema, value)
             accepted += valid
-    assert accepted > 60
+    assert accepted > (60 if FULL else 30)
 
 
 @pytest.mark.parametrize(

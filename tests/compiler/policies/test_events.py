@@ -106,7 +106,7 @@ def random_conditions(draw: random.Random, paths: list[tuple[str, ...]]) -> list
 
 
 @pytest.mark.parametrize("seed", range(30))
-@pytest.mark.sample(10)
+@pytest.mark.sample(6)
 def test_conditions_fit_a_value_where_their_schema_has_one(seed: int) -> None:
     draw = random.Random(seed)
     writable = writable_within(ResourceGuard(DEFAULT_LIMITS))

@@ -196,7 +196,7 @@ def test_components_split_into_rules_change_no_distance(name: str) -> None:
     grammars = case.grammar, split(case.grammar)
     machines = [build_machine(grammar, guard(), inline_growth_max=0) for grammar in grammars]
     assert len(machines[0].rules) < len(machines[1].rules)
-    for _ in range(3):
+    for _ in range(2):
         vocabulary = toy_vocabulary(case, draw)
         one, other = (Configurations(lift_to_tokens(machine, vocabulary, guard())) for machine in machines)
         here, there = one.start, other.start

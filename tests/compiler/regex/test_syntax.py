@@ -174,8 +174,8 @@ def test_alternatives_share_their_common_prefix() -> None:
 
 
 def test_an_alternation_of_nested_prefixes_needs_no_deep_recursion() -> None:
-    words = alternation([literal_node("a" * length, ignore_case=False) for length in range(1, 1_500)])
-    assert isinstance(words, Words) and len(words.letters) == 1_499
+    words = alternation([literal_node("a" * length, ignore_case=False) for length in range(1, 1_100)])
+    assert isinstance(words, Words) and len(words.letters) == 1_099
     tails = [concat([literal_node("a" * length, ignore_case=False), Repeat(B, 0, 1)]) for length in range(1, 300)]
     assert alternation(tails) != EMPTY
 

@@ -28,7 +28,7 @@ def random_text(draw: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(60))
-@pytest.mark.sample(20)
+@pytest.mark.sample(10)
 def test_the_letters_of_a_text_are_those_of_the_definition(seed: int) -> None:
     draw = random.Random(seed)
     names = draw.sample(("p", "q", "r", "s"), draw.randint(1, 4))

@@ -60,9 +60,9 @@ def _batch_scores(model: HuggingFaceModel, seeds: list[int], steps: int) -> list
 
 def _check_neighbours(model: HuggingFaceModel) -> None:
     assert model.rows_independent
-    together = _batch_scores(model, list(range(5)), steps=6)
-    for seed in range(5):
-        for alone, among in zip(_batch_scores(model, [seed], steps=6)[0], together[seed], strict=True):
+    together = _batch_scores(model, list(range(4)), steps=5)
+    for seed in range(4):
+        for alone, among in zip(_batch_scores(model, [seed], steps=5)[0], together[seed], strict=True):
             for field in ("log_probs", "token_log_probs", "max_log_probs"):
                 assert torch.equal(getattr(alone, field), getattr(among, field))
 

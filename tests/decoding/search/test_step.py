@@ -60,7 +60,7 @@ def test_beams_of_many_rows_equal_those_of_the_reference(maker: str) -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_arrays_of_an_accelerator_give_the_same_beams(algorithm: Algorithm) -> None:
     for kind in MODELS:
-        for maker, seed in [*(("factored", seed) for seed in range(8)), ("wide", 1), ("wide", 6)]:
+        for maker, seed in [*(("factored", seed) for seed in range(8 if FULL else 4)), ("wide", 1)]:
             assert differences(Case(maker, kind, algorithm, seed), like_an_accelerator=True) == []
 
 
