@@ -88,9 +88,7 @@ def test_narrow_beams_always_satisfy_within_the_budget(beams: int) -> None:
         if automaton.distance[state_after(automaton, prefix)] > budget:
             continue
         end = automaton.vocabulary_size - 1
-        path = search_labels(
-            ScorerModel(scorer, end), automaton, SearchOptions(budget, beams=beams), prefix=prefix
-        )
+        path = search_labels(ScorerModel(scorer, end), automaton, SearchOptions(budget, beams=beams), prefix=prefix)
         assert len(path.labels) + 1 <= budget
         assert automaton.distance[state_after(automaton, (*prefix, *path.labels))] == 1
 

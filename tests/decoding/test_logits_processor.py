@@ -91,7 +91,7 @@ def test_every_answer_satisfies_its_constraint_within_the_budget(
 
 
 @pytest.mark.parametrize("mode", WAYS, ids=str)
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_texts_of_grammars_are_finished_within_the_budget(
     mode: dict[str, Any], model: Any, tokenizer: Tokenizer, files: ModelFiles
 ) -> None:

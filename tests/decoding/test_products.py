@@ -242,9 +242,7 @@ def test_budgets_are_refused_or_undecided(compiled: CompiledConstraint, files: M
     constraint.refuse_early(model, 1, tokens.min_tokens)
 
 
-def test_searches_expand_no_more_states_than_allowed(
-    files: ModelFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_searches_expand_no_more_states_than_allowed(files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     either = {"any": [{"keywords": WORDS[:5]}, {"keywords": WORDS[3:]}]}
     spec = spec_from_json({"all": [either, {"regex": "(?s)[A-Z].*\\."}]})
     tokens = compile_spec(spec, files.vocabulary, LIMITS).tokens
@@ -271,7 +269,7 @@ def test_searches_expand_no_more_states_than_allowed(
 def test_states_take_no_more_memory_than_estimated(compiled: CompiledConstraint, files: ModelFiles) -> None:
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids)
     constraint = PreparedConstraint.prepare(compiled.tokens, CPU, prior=model.prior)
-    options = SearchOptions(compiled.tokens.min_tokens + 1, beams=2)
+    options = SearchOptions(compiled.tokens.min_tokens + 1, beams=1)
     drive(model, (1,), search_of(constraint, options))  # what all generations share is made here
     search = search_of(constraint, options)
     tracemalloc.start()

@@ -55,11 +55,6 @@ COSTS: dict[str, Heuristics] = {"unigram": DEFAULT, "distance": replace(DEFAULT,
 
 
 @pytest.fixture(scope="module")
-def captions(captions_dir: Path) -> HuggingFaceModel:
-    return HuggingFaceModel.load(str(captions_dir))
-
-
-@pytest.fixture(scope="module")
 def learnt(captions: HuggingFaceModel) -> dict[str, Any]:
     """What constraints take from the model."""
     prior = unigram_prior(captions)
@@ -161,7 +156,7 @@ def generations(constraint: PreparedConstraint, budget: int, seed: int) -> list[
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_answers_are_in_the_language_within_the_budget_and_replay(
     name: str, captions: HuggingFaceModel, learnt: dict[str, Any], files: ModelFiles, pieces: TokenBytes
 ) -> None:
@@ -194,9 +189,7 @@ def test_json_of_any_depth_over_gpt2_ends_in_time(algorithm: Algorithm, shared: 
 
 def test_answers_are_those_of_torch_arrays(files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=5)
-    constraint = PreparedConstraint.prepare(
-        lifted(GRAMMARS["json"].grammar, files.vocabulary), CPU, prior=model.prior
-    )
+    constraint = PreparedConstraint.prepare(lifted(GRAMMARS["json"].grammar, files.vocabulary), CPU, prior=model.prior)
     options = [SearchOptions(14, beams=4, n=3, algorithm=algorithm) for algorithm in ALGORITHMS]
 
     def answers() -> list[tuple[Hypothesis, ...]]:

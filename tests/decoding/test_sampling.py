@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import accumulate
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -191,9 +190,7 @@ def test_every_bit_of_a_seed_changes_the_samples() -> None:
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 3, 39, 40])
-def test_samples_do_not_depend_on_the_chunk_size(
-    chunk_rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_do_not_depend_on_the_chunk_size(chunk_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
     options = SamplingOptions(9, seed=123, n=40, temperature=1.3, top_p=0.9)
     at_once = sample(model, automaton, options)
@@ -335,10 +332,9 @@ def test_eos_paths_do_not_change_the_samples() -> None:
 
 
 def test_samples_of_a_trained_model_satisfy_the_constraint(
-    captions_dir: Path, files: ModelFiles, tokenizer: Tokenizer
+    captions: HuggingFaceModel, files: ModelFiles, tokenizer: Tokenizer
 ) -> None:
-    model = HuggingFaceModel.load(str(captions_dir))
-    prompt, vocabulary = tokenizer.encode("sentence:").ids, files.vocabulary
+    model, prompt, vocabulary = captions, tokenizer.encode("sentence:").ids, files.vocabulary
     for spec in (RegexSpec("é😀{1,3}!?"), LtlfSpec("G(!the) & F park & F ball")):
         compiled = compile_spec(spec, vocabulary)
         constraint = PreparedConstraint.prepare(compiled.tokens, model.device)

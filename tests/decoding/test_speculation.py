@@ -10,7 +10,6 @@ import pytest
 import torch
 
 from app.models import ModelFiles
-from app.settings import BUILT_IN_MODEL
 from compiler.lifting import TokenAutomaton, from_table
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
@@ -109,31 +108,26 @@ def test_the_distribution_of_samples_is_that_of_the_masked_model() -> None:
     assert count.accepted > 16 and chi_square < 26.1  # 8 degrees of freedom: exceeded once in 1,000
 
 
-@pytest.fixture(scope="module")
-def model() -> HuggingFaceModel:
-    return HuggingFaceModel.load(BUILT_IN_MODEL, device="cpu")
-
-
 @pytest.mark.parametrize("spec", [
     {"json_schema": {"type": "object", "properties": {"scene": {"type": "string", "maxLength": 9}, "people": {
         "type": "integer"}}, "required": ["scene", "people"], "additionalProperties": False}},
     {"grammar": 'root ::= "a dog runs. " root | "a cat sleeps."', "syntax": "gbnf"},
 ])  # fmt: skip
 def test_forced_texts_are_drafted_with_a_real_model(
-    spec: dict[str, object], model: HuggingFaceModel, files: ModelFiles, pieces: TokenBytes
+    spec: dict[str, object], captions: HuggingFaceModel, files: ModelFiles, pieces: TokenBytes
 ) -> None:
     automaton = compile_spec(spec_from_json(spec), files.vocabulary).tokens
     constraint = PreparedConstraint.prepare(automaton, CPU, pieces=pieces)
     count = DraftCount()
     for seed in range(2 if FULL else 1):
         options = SamplingOptions(40, seed=seed)
-        tokens, score, log_prob = _tokens(model, constraint, options, [5, 6, 7], count)
-        expected = _tokens(model, constraint, options, [5, 6, 7])
+        tokens, score, log_prob = _tokens(captions, constraint, options, [5, 6, 7], count)
+        expected = _tokens(captions, constraint, options, [5, 6, 7])
         assert tokens == expected[0] and (score, log_prob) == pytest.approx(expected[1:], abs=1e-3)
     assert count.accepted > 0
 
 
-def test_an_engine_reads_drafts(model: HuggingFaceModel, files: ModelFiles, pieces: TokenBytes) -> None:
+def test_an_engine_reads_drafts(captions: HuggingFaceModel, files: ModelFiles, pieces: TokenBytes) -> None:
     automaton = compile_spec(spec_from_json({"regex": "(a dog ){2,6}runs"}), files.vocabulary).tokens
     constraint = PreparedConstraint.prepare(automaton, CPU, pieces=pieces)
     options, prompt = SamplingOptions(30, seed=1), [5, 6, 7]
@@ -141,9 +135,9 @@ def test_an_engine_reads_drafts(model: HuggingFaceModel, files: ModelFiles, piec
     def speculative() -> SpeculativeSampling:
         return SpeculativeSampling(Sampling(constraint, options), constraint, prompt)
 
-    with Engine(model, 2**30) as engine:
+    with Engine(captions, 2**30) as engine:
         (answer,) = engine.generate(speculative, prompt)
-    assert answer.tokens == _tokens(model, constraint, options, prompt)[0]
+    assert answer.tokens == _tokens(captions, constraint, options, prompt)[0]
 
 
 @pytest.mark.parametrize("tokens", [4, 9, 30])

@@ -211,4 +211,4 @@ def test_characters_that_all_act_differently_meet_the_limit() -> None:
     table = rng.integers(0, 40, (40, 256)).astype(np.int32)
     random_dfa = Dfa(np.arange(256, dtype=np.int32), table, rng.random(40) < 0.5)
     with pytest.raises(LimitExceeded, check=lambda error: error.limit in ("table_bytes_max", "compile_s_max")):
-        by_characters(random_dfa, ResourceGuard(Limits()))
+        by_characters(random_dfa, ResourceGuard(Limits(table_bytes_max=1_000_000)))

@@ -19,6 +19,7 @@ from tests.references.json_instances import write_instance
 from tests.tables import table
 
 TABLE = table("json_schema")
+FEW_STATES = Limits(dfa_states_max=20_000, compile_s_max=100)  # by default ten times as many
 
 
 def _field(case: dict[str, Any]) -> str:
@@ -97,7 +98,7 @@ def test_an_invalid_schema_is_a_syntax_error_with_its_path(case: dict[str, Any])
 @pytest.mark.parametrize("case", TABLE["limit"], ids=lambda case: case["name"])
 def test_a_schema_that_explodes_ends_at_a_named_limit(case: dict[str, Any]) -> None:
     with pytest.raises(LimitExceeded, check=lambda error: error.limit == case["limit"]):
-        compiled(json.loads(case["schema"]), depth=case["max_depth"])
+        compiled(json.loads(case["schema"]), depth=case["max_depth"], limits=FEW_STATES)
 
 
 def test_a_deeply_nested_schema_meets_nesting_depth_max() -> None:

@@ -49,9 +49,7 @@ def random_number(rng: random.Random) -> str:
 
 
 def random_facts(rng: random.Random) -> NumberFacts:
-    lower, upper = (
-        (Decimal(random_number(rng)), rng.random() < 0.5) if rng.random() < 0.6 else None for _ in range(2)
-    )
+    lower, upper = ((Decimal(random_number(rng)), rng.random() < 0.5) if rng.random() < 0.6 else None for _ in range(2))
     divisors = [Decimal(rng.choice(("1", "3", "0.5", "2.5", "12", "0.01", "1e-7", "1000", "0.125", "0.007")))]
     return NumberFacts(rng.random() < 0.3, lower, upper, tuple(divisors if rng.random() < 0.4 else []))
 

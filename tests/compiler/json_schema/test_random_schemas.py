@@ -27,6 +27,9 @@ NUMBERS = (0, 1, -1, 2, 3, 5, 6, 10, 12, 100, -7, 0.5, 1.5, -2.25, 2.0, 10.5, 0.
 PATTERNS = ("a", "^a", "b$", "^[ab]*$", "é|0", "^.{2}$")
 
 
+PATIENT = Limits(compile_s_max=100)
+
+
 def embed(value: object, field: str) -> CharDfa:
     """A constraint of the tests: a pattern for the whole string."""
     assert isinstance(value, dict) and field.endswith("constraint")
@@ -34,9 +37,10 @@ def embed(value: object, field: str) -> CharDfa:
 
 
 def compiled(
-    schema: Any, whitespace: Whitespace = "compact", depth: int = 2, schemas: Any = None, *, any_order: bool = False
+    schema: Any, whitespace: Whitespace = "compact", depth: int = 2, schemas: Any = None, *, any_order: bool = False,
+    limits: Limits = PATIENT,
 ) -> CharDfa:
-    guard = ResourceGuard(Limits(compile_s_max=100))
+    guard = ResourceGuard(limits)
     return schema_dfa(schema, whitespace, depth, embed, guard=guard, schemas=schemas, any_order=any_order)
 
 

@@ -158,9 +158,7 @@ def test_a_position_automaton_has_first_last_and_follow_sets() -> None:
 
 
 def test_words_with_a_common_prefix_share_positions() -> None:
-    assert position_automaton("category|catalogue|dog").positions == len(
-        "cat" + "egory" + "alogue" + "dog"
-    )
+    assert position_automaton("category|catalogue|dog").positions == len("cat" + "egory" + "alogue" + "dog")
 
 
 def deep_tree(depth: int) -> Node:

@@ -79,7 +79,7 @@ def accepts(text: PushdownText, each: str) -> bool:
 
 
 @pytest.mark.parametrize("constraint", COMBINED)
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 def test_the_least_budget_is_that_of_the_shortest_text(constraint: str) -> None:
     spec = spec_of(constraint)
     vocabulary = Vocabulary((b"a", b"b", b"(", b")", b" ", b"ab", b"b)", b"((", None), (8,))

@@ -28,7 +28,7 @@ from tests.decoding.random_models import V, llama_of
 from tests.decoding.recorded_operators import recorded_operators
 from tests.fake_models import HashModel
 
-LENGTH = 60  # tokens before EOS
+LENGTH = 40  # tokens before EOS
 FACTOR_OF_SAMPLES, FACTOR_OF_SEARCHES = 4, 40  # rows of a search share most of what they read; the estimate ignores it
 
 
@@ -57,7 +57,7 @@ def _search(constraint: PreparedConstraint, rows: int) -> Generation:
 def test_a_long_generation_uses_no_more_than_estimated(
     begin: Callable[[PreparedConstraint, int], Generation], rows: int, factor: int
 ) -> None:
-    model = _model(num_key_value_heads=4, hidden_size=512)
+    model = _model(num_key_value_heads=4, hidden_size=384)
     run = begin(_constraint(model), rows)
     announced = model.bytes_for(3, run.size.rows, run.size.max_tokens, run.size.scratch_bytes)
     model.prefill([1])  # what the library keeps for later

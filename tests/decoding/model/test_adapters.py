@@ -122,9 +122,7 @@ def test_scales_are_those_of_the_library_peft(options: dict[str, Any], tmp_path:
      (ALPHA / RANK, 3 / RANK)),
     ({"init_lora_weights": "gaussian", "alpha_pattern": {"q_proj": 5.0, LAYERS[0]: 1.0}}, (5 / RANK, ALPHA / RANK)),
 ])  # fmt: skip
-def test_scales_follow_rank_and_patterns(
-    options: dict[str, Any], scales: tuple[float, float], tmp_path: Path
-) -> None:
+def test_scales_follow_rank_and_patterns(options: dict[str, Any], scales: tuple[float, float], tmp_path: Path) -> None:
     bare, merged = llama_of(), llama_of()
     write_adapter(tmp_path, bare, layers=LAYERS, **options)
     merge(merged, tmp_path, dict(zip(LAYERS, scales, strict=True)).__getitem__)

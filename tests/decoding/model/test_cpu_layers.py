@@ -1,4 +1,4 @@
-"""Linear layers of oneDNN against plain ones, and the memory that they keep."""
+"""Linear layers of oneDNN against plain ones, and the memory they keep."""
 
 from __future__ import annotations
 

@@ -81,9 +81,7 @@ def test_models_with_prefix_sharing_match_full_forward_passes(name: str) -> None
 @pytest.mark.parametrize("name", SHARED)
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.sample(6)
-def test_prompts_in_chunks_match_full_forward_passes(
-    name: str, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prompts_in_chunks_match_full_forward_passes(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(shared_prefix._CHUNK_TOKENS, "cpu", size)
     model = HuggingFaceModel(SHARED[name]())
     assert model.prefix_sharing_disabled_reason == ""

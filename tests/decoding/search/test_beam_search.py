@@ -1,4 +1,4 @@
-"""The searches against their slow reference and laws, and the rows that they read."""
+"""The searches against a slow reference and laws, and the rows they read."""
 
 from __future__ import annotations
 

@@ -119,9 +119,7 @@ def test_constraints_share_graphs_of_one_model_in_an_engine() -> None:
     assert expected[0] != expected[1]
     captured = [replace(constraint, graphs=graphs) for constraint in constraints] * 8
     with Engine(case.model, 2**30) as engine, ThreadPoolExecutor(16) as callers:
-        answers = callers.map(
-            lambda constraint: engine.generate(lambda: search_of(constraint, options), ()), captured
-        )
+        answers = callers.map(lambda constraint: engine.generate(lambda: search_of(constraint, options), ()), captured)
         assert list(answers) == expected
     assert graphs.replays > 40
 

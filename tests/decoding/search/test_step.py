@@ -157,9 +157,7 @@ def test_one_token_per_row_gives_the_automatons_successor(
 
 
 @pytest.mark.parametrize(("size", "classes", "eos"), [(1, 1, 1), (5, 3, 5), (700, 2, 1), (700, 650, 3), (999, 30, 200)])
-def test_every_id_has_one_slot_in_a_chunk(
-    size: int, classes: int, eos: int
-) -> None:
+def test_every_id_has_one_slot_in_a_chunk(size: int, classes: int, eos: int) -> None:
     random = np.random.default_rng(size + classes)
     eos_ids = tuple(int(token) for token in random.choice(size, eos, replace=False))
     automaton = from_table(

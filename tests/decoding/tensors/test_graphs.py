@@ -147,9 +147,7 @@ def test_a_replay_does_not_follow_what_changes_in_python() -> None:
         (3, 2, 0.75), (3, 3, 1.0), (2, 2, 1.0), (2, 1, 0.625), (1, 1, 1.0),
     ],
 )  # fmt: skip
-def test_alphas_count_the_budget_before_the_step_as_figure_3(
-    budget_before: int, distance: int, alpha: float
-) -> None:
+def test_alphas_count_the_budget_before_the_step_as_figure_3(budget_before: int, distance: int, alpha: float) -> None:
     """With T - t, as printed in Equation 2, alpha would differ.
 
     The first would be .625, and the last would divide by zero.
