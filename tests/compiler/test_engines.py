@@ -75,11 +75,7 @@ def test_fado_is_chosen_for_patterns_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("selection", "module", "message"),
-    [
-        ({"ltlf": "mona"}, "ltlf2dfa.parser.ltlf", "pip install 'abs-server"),
-        ({"regex": "fado"}, "FAdo", "pip install --no-deps FAdo"),
-    ],
+    ("selection", "module", "message"), rows("compiler", "a_missing_package_is_reported_when_the_engine_is_chosen")
 )
 def test_a_missing_package_is_reported_when_the_engine_is_chosen(
     selection: dict[str, str], module: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -85,29 +85,12 @@ def test_a_schema_without_instances_is_unsatisfiable(schema: str) -> None:
         compile_text(spec_of(schema))
 
 
-@pytest.mark.parametrize(
-    ("constraint", "limit"),
-    [
-        ({"all": [{"json_schema": {"type": "number"}}, {"regex": "[0-9]{30}"}]}, "integer_digits_max"),
-        ({"all": [{"json_schema": {"type": "array"}}, {"regex": r"\[{9}\]{9}"}]}, "satisfiable"),
-        ({"json_schema": {"type": "string", "constraint": {"json_schema": {"type": "integer", "minimum": 1e20}}}},
-         "integer_digits_max"),
-        ({"all": [{"json_schema": {"type": "string"}}, {"regex": r'"\\u0001"'}]}, "control_characters"),
-        ({"all": [{"json_schema": {"type": "string", "maxLength": 100, "pattern": "^(a{1,200}b)*$"}},
-                  {"regex": '"(a{20}b){3}"'}]}, "string_chars"),
-        ({"all": [{"json_schema": {"type": "array", "items": {"type": "boolean"}, "maxItems": 900}},
-                  {"regex": r"\[(true, ){850}true\]"}]}, "satisfiable"),
-        ({"all": [{"json_schema": {}}, {"regex": "[0-9]{17}"}]}, "open_digits"),
-        ({"all": [{"json_schema": {"type": "object", "properties": {"a": {"type": "string"}}}},
-                  {"regex": r'\{"b": \[\[\]\]\}'}]}, "satisfiable"),
-        ({"json_schema": {"type": "string", "format": "regex", "pattern": r"^\[b-d\]$"}}, "satisfiable"),
-        ({"all": [{"json_schema": {"type": "string", "format": "regex"}}, {"regex": r'"\[b-d\]"'}]}, "string_chars"),
-        ({"all": [{"json_schema": {"type": "number"}}, {"regex": "a"}, {"regex": "b"}]}, None),
-        ({"all": [{"json_schema": {"type": "string"}}, {"regex": "a"}]}, None),
-        ({"all": [{"not": {"json_schema": {}}}, {"regex": "1"}]}, None),
-        ({"any": [{"json_schema": {"type": "integer", "minimum": 1e20}}, {"regex": "a"}]}, "satisfiable"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("constraint", "limit"), [
+    *rows("json_schema", "a_combination_with_a_schema_names_the_bound"),
+    ({"all": [{"json_schema": {"type": "number"}}, {"regex": "a"}, {"regex": "b"}]}, None),
+    ({"all": [{"json_schema": {"type": "string"}}, {"regex": "a"}]}, None),
+    ({"all": [{"not": {"json_schema": {}}}, {"regex": "1"}]}, None),
+])
 def test_a_combination_with_a_schema_names_the_bound(constraint: Any, limit: str | None) -> None:
     spec = spec_from_json(constraint)
     patient = Limits(compile_s_max=100)

@@ -22,7 +22,7 @@ from compiler.text import ProductText, PushdownText, TextAutomaton, answer_text,
 from compiler.vocab import Vocabulary, byte_vocabulary
 from tests.references.random_constraints import real_vocabulary
 from tests.references.text import satisfies
-from tests.tables import table
+from tests.tables import rows, table
 
 GRAMMARS = {
     "N": 'root ::= "a" root "b" | "ab"',  # deterministic
@@ -155,11 +155,7 @@ def test_an_empty_grammar_leaves_the_other_parts_of_any() -> None:
     assert check_text(text, "aabb").satisfied and not check_text(text, "aab").satisfied
 
 
-@pytest.mark.parametrize(("constraint", "construct"), [
-    ('{"all": [N, E]}', "two grammars in a conjunction"),
-    ('{"not": {"any": [N, E]}}', "two grammars in a conjunction"),
-    ('{"all": [{"regex": "a*"}, {"not": P}]}', "negation of an ambiguous grammar"),
-])  # fmt: skip
+@pytest.mark.parametrize(("constraint", "construct"), rows("text", "what_no_stack_decides_is_refused_by_name"))
 def test_what_no_stack_decides_is_refused_by_name(constraint: str, construct: str) -> None:
     with pytest.raises(SpecUnsupported, check=lambda error: error.construct == construct):
         compile_text(spec_of(constraint))
