@@ -90,8 +90,9 @@ def test_random_patterns_accept_what_fullmatch_accepts(seed: int) -> None:
         except re.error:
             continue
         accepts, comparisons = compile_pattern(pattern), comparisons + 1
-        for _ in range(25):
-            text = "".join(rng.choice(ALPHABET) for _ in range(rng.randint(0, 5)))
+        texts = ["".join(rng.choice(ALPHABET) for _ in range(rng.randint(0, 5))) for _ in range(25)]
+        near = [match[0] for match in reference.finditer("".join(rng.choice(ALPHABET) for _ in range(40)))][:5]
+        for text in (*texts, *near, *(text + "\n" for text in near), rng.choice(WORDS)):
             assert accepts(text) == bool(reference.fullmatch(text)), (pattern, text)
 
 
@@ -199,30 +200,9 @@ def compare(pattern: str, texts: Iterable[str]) -> None:
         assert dfa.accepts(parts.word(text)) is bool(regex.fullmatch(text)), (pattern, text)
 
 
-def random_pairs() -> list[tuple[str, list[str]]]:
-    """Random patterns, each with random texts and with near matches."""
-    rng = random.Random(77)
-    drawn: list[tuple[str, list[str]]] = []
-    while len(drawn) < 150:
-        pattern = rng.choice(("", "", "(?i)", "(?s)", "(?a)")) + random_pattern(rng, 3)
-        try:
-            regex = reference(pattern)
-        except re.error:
-            continue
-        source = "".join(rng.choice(ALPHABET) for _ in range(40))
-        near = [match[0] for match in regex.finditer(source)][:5]
-        texts = ["".join(rng.choice(ALPHABET) for _ in range(rng.randint(0, 4))) for _ in range(6)]
-        drawn.append((pattern, [*near, *(text + "\n" for text in near), *texts, rng.choice(WORDS)]))
-    return drawn
-
-
-RANDOM = random_pairs()
-
-
 def test_there_are_enough_pairs_of_either_verdict() -> None:
     by_hand = {(pattern, text) for group in GROUPS for pattern in group["patterns"] for text in group["texts"]}
-    drawn = {(pattern, text) for pattern, texts in RANDOM for text in texts}
-    assert len(by_hand) >= PAIRS_MIN and len(drawn) >= 1_000
+    assert len(by_hand) >= PAIRS_MIN
     match_count = sum(reference(pattern).fullmatch(text) is not None for pattern, text in by_hand)
     assert len(by_hand) / 10 <= match_count <= len(by_hand) / 2
 
@@ -231,11 +211,6 @@ def test_there_are_enough_pairs_of_either_verdict() -> None:
 def test_the_verdicts_on_the_table_are_those_of_fullmatch(group: dict[str, Any]) -> None:
     for pattern in group["patterns"]:
         compare(pattern, group["texts"])
-
-
-def test_the_verdicts_on_random_pairs_are_those_of_fullmatch() -> None:
-    for pattern, texts in RANDOM:
-        compare(pattern, texts)
 
 
 def test_the_verdicts_on_cpythons_table_are_those_of_fullmatch() -> None:
