@@ -72,7 +72,7 @@ def text_of_ids(ids: Sequence[int], vocabulary: Vocabulary) -> bytes:
 
 @pytest.mark.parametrize("mode", WAYS, ids=str)
 @pytest.mark.parametrize("spec", SPECS, ids=str)
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 def test_every_answer_satisfies_its_constraint_within_the_budget(
     spec: Spec, mode: dict[str, Any], model: Any, tokenizer: Tokenizer, files: ModelFiles
 ) -> None:

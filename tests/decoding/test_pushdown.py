@@ -263,6 +263,7 @@ def test_an_answer_goes_on_where_a_text_stopped(captions: HuggingFaceModel, file
 
 @pytest.mark.parametrize("members_max", [1, 8])
 @pytest.mark.parametrize("name", ["json", "palindromes", "dangling else"])
+@pytest.mark.sample(3)
 def test_states_take_no_more_memory_than_estimated(name: str, members_max: int, files: ModelFiles) -> None:
     automaton = lifted(GRAMMARS[name].grammar, files.vocabulary)
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=members_max)

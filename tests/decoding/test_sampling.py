@@ -202,6 +202,7 @@ def test_samples_do_not_depend_on_the_chunk_size(chunk_rows: int, monkeypatch: p
 @pytest.mark.parametrize(
     "changes", [{}, {"top_p": 0.6}, {"top_k": 2}, {"min_p": 0.2}, {"repetition_penalty": 1.7}], ids=str
 )
+@pytest.mark.sample(8)
 def test_reading_only_allowed_ids_changes_no_sample(
     changes: dict[str, float], temperature: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -141,6 +141,7 @@ def test_an_engine_reads_drafts(captions: HuggingFaceModel, files: ModelFiles, p
 
 
 @pytest.mark.parametrize("tokens", [4, 9, 30])
+@pytest.mark.sample(2)
 def test_drafts_use_no_more_memory_than_estimated(tokens: int) -> None:
     model = HuggingFaceModel(gpt2_of(vocab_size=20_000, eos_token_id=19_999))
     automaton = from_table(np.arange(model.vocab_size) % 2, np.array([[0, 1], [1, 0]]), np.array([True, True]), 0,

@@ -56,6 +56,7 @@ def language(dfa: Dfa) -> list[bool]:
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.sample(16)
 def test_minimizing_keeps_the_language_and_is_idempotent(seed: int) -> None:
     dfa = random_dfa(seed)
     minimal = minimize(dfa)
@@ -65,6 +66,7 @@ def test_minimizing_keeps_the_language_and_is_idempotent(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.sample(16)
 def test_equal_languages_have_equal_minimal_arrays(seed: int) -> None:
     dfa = random_dfa(seed)
     draw = np.random.default_rng(seed + 1_000)
@@ -79,6 +81,7 @@ def test_equal_languages_have_equal_minimal_arrays(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.sample(16)
 def test_products_and_complements_are_those_of_the_languages(seed: int) -> None:
     left, right = random_dfa(seed), random_dfa(seed + 500)
     guard = ResourceGuard(DEFAULT_LIMITS)
@@ -95,6 +98,7 @@ def test_products_and_complements_are_those_of_the_languages(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(40))
+@pytest.mark.sample(16)
 def test_a_shortest_word_is_accepted_and_none_is_shorter(seed: int) -> None:
     dfa = random_dfa(seed)
     word = shortest_word(dfa)

@@ -175,6 +175,7 @@ def read_by_characters(rng: random.Random) -> tuple[Dfa, CharDfa]:
 
 
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.sample(10)
 def test_random_automata_over_bytes_agree_with_their_bytes(seed: int) -> None:
     rng = random.Random(seed)
     over_bytes, result = read_by_characters(rng)
@@ -185,6 +186,7 @@ def test_random_automata_over_bytes_agree_with_their_bytes(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(20))
+@pytest.mark.sample(8)
 def test_the_way_back_to_bytes_is_the_automaton_within_utf8(seed: int) -> None:
     over_bytes, result = read_by_characters(random.Random(seed))
     dfa, parts = pattern_dfa(r"[\s\S]*", ResourceGuard(Limits()))

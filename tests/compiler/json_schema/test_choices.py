@@ -42,6 +42,7 @@ def required(*names: str) -> dict[str, str]:
     ],
     ids=["dependentRequired", "anyOf", "oneOf"],
 )
+@pytest.mark.sample(3)
 def test_many_choices_about_one_object_compile_like_one(keyword: dict[str, Any], closed: bool) -> None:
     schema = {**STRINGS, **keyword, **({"additionalProperties": False} if closed else {})}
     first_names, second_names = zip(*PAIRS, strict=True)
@@ -52,6 +53,7 @@ def test_many_choices_about_one_object_compile_like_one(keyword: dict[str, Any],
 
 @pytest.mark.parametrize("closed", [False, True])
 @pytest.mark.parametrize("otherwise", [{}, {"else": {"required": ["w"]}}], ids=["then", "else"])
+@pytest.mark.sample(2)
 def test_many_conditions_about_one_object_compile_like_few(otherwise: dict[str, Any], closed: bool) -> None:
     count = 6
     schema = {

@@ -142,6 +142,7 @@ def check_same_distances(automaton: PushdownAutomaton, explicit: TokenAutomaton,
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=range(len(SCHEMAS)))
 @pytest.mark.parametrize("whitespace", ["spaced", "any"])
+@pytest.mark.sample(7)
 def test_answers_to_recursive_schemas_are_valid(schema: Any, whitespace: Whitespace) -> None:
     vocabulary = real_vocabulary("gpt2", 50_257, 50_256) or small_vocabulary()
     automaton = lift_to_tokens(machine_of(rules_of(schema, whitespace)), vocabulary, guard())

@@ -103,6 +103,7 @@ def test_conditions_fit_a_value_where_their_schema_has_one(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(30))
+@pytest.mark.sample(12)
 def test_every_value_is_like_one_of_those_apart(seed: int) -> None:
     draw = random.Random(seed)
     conditions = random_conditions(draw, [("a",)])

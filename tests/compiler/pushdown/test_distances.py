@@ -57,6 +57,7 @@ def state_of(states: Configurations, control: int, symbols: tuple[int, ...]) -> 
 
 @pytest.mark.parametrize("inline", [2_000, 0])
 @pytest.mark.parametrize("name", QUICK)
+@pytest.mark.sample(8)
 def test_distances_are_those_of_explicit_search(name: str, inline: int) -> None:
     finite = 0
     for seed in range(3 if FULL else 2):
@@ -92,6 +93,7 @@ def test_real_weights_give_the_distances_of_dijkstra() -> None:
 
 @pytest.mark.parametrize("name", ["brackets", "arithmetic", "json", "palindromes", "sql"])
 @pytest.mark.parametrize("block", [saturation._BLOCK, 3])
+@pytest.mark.sample(6)
 def test_saturation_is_the_dense_fixpoint(name: str, block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(saturation, "_BLOCK", block)
     case = GRAMMARS[name]

@@ -109,6 +109,7 @@ def dense(tables: PushdownTables) -> np.ndarray:
 
 @pytest.mark.parametrize("case", GRAMMARS.values(), ids=GRAMMARS)
 @pytest.mark.parametrize("inline", [2_000, 0])
+@pytest.mark.sample(9)
 def test_tables_are_those_of_tokens_read_byte_by_byte(case: GrammarCase, inline: int) -> None:
     machine = build_machine(case.grammar, ResourceGuard(DEFAULT_LIMITS), inline_growth_max=inline)
     assert compare(machine, toy_vocabulary(case, random.Random(1))) > 0

@@ -25,7 +25,7 @@ def machine_of(grammar: Grammar, inline: int = 2_000) -> PushdownMachine:
 
 @pytest.mark.parametrize("inline", [2_000, 0])
 @pytest.mark.parametrize("case", GRAMMARS.values(), ids=GRAMMARS)
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 def test_machines_accept_what_their_grammars_derive(case: GrammarCase, inline: int) -> None:
     machine, draw, accepted = machine_of(case.grammar, inline), random.Random(inline), 0
     for _ in range(50):
@@ -77,6 +77,7 @@ def test_conflicts_name_the_state_and_the_byte() -> None:
 
 @pytest.mark.parametrize("inline", [2_000, 0])
 @pytest.mark.parametrize("name", ["palindromes", "dangling else", "sql"])
+@pytest.mark.sample(3)
 def test_merged_stacks_reach_what_single_stacks_reach(name: str, inline: int) -> None:
     case, draw, accepted = GRAMMARS[name], random.Random(7), 0
     machine = machine_of(case.grammar, inline)

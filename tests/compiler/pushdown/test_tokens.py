@@ -107,6 +107,7 @@ def test_walks_over_gpt2_are_exact_and_end_in_time(case: GrammarCase, gpt2: Voca
 
 
 @pytest.mark.parametrize("case", GRAMMARS.values(), ids=GRAMMARS)
+@pytest.mark.sample(6)
 def test_walks_over_small_vocabularies_are_exact(case: GrammarCase) -> None:
     draw, texts = random.Random(2), 0
     for inline in (2_000, 0) * 2:
@@ -191,6 +192,7 @@ def split(grammar: Grammar) -> Grammar:
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
+@pytest.mark.sample(6)
 def test_components_split_into_rules_change_no_distance(name: str) -> None:
     case, draw = GRAMMARS[name], random.Random(name)
     grammars = case.grammar, split(case.grammar)

@@ -56,6 +56,7 @@ def combination_path(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.usefixtures("combination_path")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
+@pytest.mark.sample(24)
 def test_a_combination_accepts_exactly_the_texts_its_definition_accepts(constraint: str) -> None:
     automaton = compile_text(spec_from_json(json.loads(constraint)))
     assert {text: check_text(automaton, text).satisfied for text in FEW} == verdicts(constraint)
@@ -63,6 +64,7 @@ def test_a_combination_accepts_exactly_the_texts_its_definition_accepts(constrai
 
 @pytest.mark.usefixtures("combination_path")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
+@pytest.mark.sample(24)
 def test_flattening_a_combination_keeps_its_language(constraint: str) -> None:
     spec, guard = spec_from_json(json.loads(constraint)), ResourceGuard(Limits())
     texts = to_char_dfa(constraint_tree(spec, NATIVE, guard), guard)
@@ -71,6 +73,7 @@ def test_flattening_a_combination_keeps_its_language(constraint: str) -> None:
 
 @pytest.mark.usefixtures("combination_path")
 @pytest.mark.parametrize("constraint", COMBINED, ids=str)
+@pytest.mark.sample(24)
 def test_min_tokens_is_the_length_of_the_shortest_text(constraint: str) -> None:
     spec = spec_from_json(json.loads(constraint))
     compiled = compile_spec(spec, byte_vocabulary())
@@ -168,6 +171,7 @@ WHOLE = (
 
 @pytest.mark.parametrize("leading_space", ["strip", "forbid"])
 @pytest.mark.parametrize("constraint", WHOLE, ids=str)
+@pytest.mark.sample(4)
 def test_the_per_character_path_accepts_the_same_texts(
     constraint: dict[str, Any], leading_space: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -55,6 +55,7 @@ def test_a_check_names_the_first_hopeless_character(spec: GrammarSpec) -> None:
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
+@pytest.mark.sample(5)
 def test_one_space_may_stand_before_a_text(name: str) -> None:
     case, draw = GRAMMARS[name], random.Random(5)
     machine = build_machine(case.grammar, ResourceGuard(DEFAULT_LIMITS))

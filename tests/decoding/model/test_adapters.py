@@ -51,7 +51,7 @@ def _log_probs(model: HuggingFaceModel, prompt: list[int]) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.sample(6)
+@pytest.mark.sample(4)
 def test_an_adapter_gives_the_log_probs_of_the_merged_model(name: str, tmp_path: Path) -> None:
     make = MODELS[name]
     model, merged, bare = _with_adapters(make, tmp_path, "a"), make(), HuggingFaceModel(make())

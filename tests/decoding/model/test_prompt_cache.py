@@ -43,7 +43,7 @@ def _prompts(seed: int) -> list[list[int]]:
 
 
 @pytest.mark.parametrize("name", SHARED)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_found_chunks_give_the_same_bits(name: str) -> None:
     cached, plain = HuggingFaceModel(SHARED[name]()), HuggingFaceModel(SHARED[name]())
     found: list[bool] = []

@@ -40,6 +40,7 @@ def searched(case: Case, constraint: PreparedConstraint) -> Result:
 
 @pytest.mark.parametrize("maker", SEEDS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.sample(4)
 def test_the_host_waits_once_in_each_step(algorithm: Algorithm, maker: str) -> None:
     steps = 0
     for kind in MODELS:

@@ -42,7 +42,7 @@ CASES = {"table": 25, "factored": 20, "wide": 3} if FULL else {"table": 12, "fac
 @pytest.mark.parametrize("maker", CASES)
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 def test_every_beam_equals_that_of_the_reference(algorithm: Algorithm, kind: str, maker: str) -> None:
     for seed in range(CASES[maker]):
         assert differences(Case(maker, kind, algorithm, seed)) == []
