@@ -60,7 +60,7 @@ def check(loaded: Loaded, spec: Spec, *requests: dict[str, Any]) -> None:
     model, vocabulary, prompt = loaded
     compiled = compile_spec(spec, vocabulary)
     for request in requests:
-        given = {"extra": 8, "beams": 5, "n": 3} | request
+        given: dict[str, Any] = {"extra": 8, "beams": 5, "n": 3, **request}
         options = SearchOptions(compiled.tokens.min_tokens + given.pop("extra"), **given)
         answers = generate(model, prompt, compiled.tokens, options)
         assert answers, request
