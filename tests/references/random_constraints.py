@@ -272,7 +272,7 @@ _LEAVES: tuple[Callable[[random.Random], Spec], ...] = (
 
 @contextlib.contextmanager
 def unexplained() -> Iterator[None]:
-    """Refuses without a search for a conflict, which takes longer than most compilations."""
+    """Refuses without a search for a conflict, which is dearer than compiling."""
     with patch("compiler.pipeline.explain_unsatisfiable", lambda *_: SpecUnsatisfiable("no text satisfies it")):
         yield
 
