@@ -47,9 +47,7 @@ def write_adapter(
     return folder
 
 
-def merge(
-    model: nn.Module, folder: Path, scale_of: Callable[[str], float] = lambda layer: ALPHA / RANK
-) -> None:
+def merge(model: nn.Module, folder: Path, scale_of: Callable[[str], float] = lambda layer: ALPHA / RANK) -> None:
     """Add the products of an adapter's matrices to a model."""
     weights = load_file(folder / WEIGHTS)
     for key, a in weights.items():

@@ -16,6 +16,7 @@ from compiler.regex import parse_pattern, require_fado
 from tests.references.dfa import assert_same
 from tests.references.mona_oracle import mona_binary
 from tests.references.random_formulas import LETTERS
+from tests.tables import rows
 
 ROOT = Path(__file__).resolve().parents[2]
 NATIVE_COMPILE = """
@@ -46,15 +47,7 @@ def test_native_engines_are_the_default() -> None:
     assert open_engines() == NATIVE == open_engines("native", "native")
 
 
-@pytest.mark.parametrize(
-    ("names", "message"),
-    [
-        ({"ltlf": "lydia"}, "no LTLf engine of the name 'lydia'; there are native, mona"),
-        ({"ltlf": "fado"}, "there are native, mona"),
-        ({"regex": "mona"}, "no regex engine of the name 'mona'; there are native, fado"),
-        ({"regex": ""}, "there are native, fado"),
-    ],
-)
+@pytest.mark.parametrize(("names", "message"), rows("compiler", "an_unknown_name_is_refused_with_the_known_ones"))
 def test_an_unknown_name_is_refused_with_the_known_ones(names: dict[str, str], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         open_engines(**names)
@@ -82,11 +75,7 @@ def test_fado_is_chosen_for_patterns_alone() -> None:
 
 
 @pytest.mark.parametrize(
-    ("selection", "module", "message"),
-    [
-        ({"ltlf": "mona"}, "ltlf2dfa.parser.ltlf", "pip install 'abs-server"),
-        ({"regex": "fado"}, "FAdo", "pip install --no-deps FAdo"),
-    ],
+    ("selection", "module", "message"), rows("compiler", "a_missing_package_is_reported_when_the_engine_is_chosen")
 )
 def test_a_missing_package_is_reported_when_the_engine_is_chosen(
     selection: dict[str, str], module: str, message: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

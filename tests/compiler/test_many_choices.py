@@ -23,7 +23,7 @@ def vocabulary(letters: str) -> Vocabulary:
     return Vocabulary((*(token.encode() for token in tokens), None), (len(tokens),))
 
 
-@pytest.mark.parametrize("count", [20_000, pytest.param(100_000, marks=pytest.mark.long)])
+@pytest.mark.parametrize("count", [8_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_many_choices_compile_and_are_stored(count: int) -> None:
     letters = string.ascii_lowercase
     draw = random.Random(1)

@@ -1,4 +1,4 @@
-"""Fixtures of the tests of `decoding`: the files of the built-in model."""
+"""Fixtures of the tests of `decoding`: the built-in model and its files."""
 
 from __future__ import annotations
 
@@ -8,6 +8,13 @@ from tokenizers import Tokenizer
 from app.models import ModelFiles, open_model_files
 from app.settings import BUILT_IN_MODEL
 from decoding.forced_tokens import Speller, TokenBytes
+from decoding.model import HuggingFaceModel
+
+
+@pytest.fixture(scope="session")
+def captions() -> HuggingFaceModel:
+    """The built-in model, which tests leave as it is. Loading it takes half a second."""
+    return HuggingFaceModel.load(BUILT_IN_MODEL, device="cpu")
 
 
 @pytest.fixture(scope="session")

@@ -55,9 +55,7 @@ PROMPT = "A man"
 
 @pytest.fixture(scope="module")
 def models(captions_dir: Path) -> dict[str, HuggingFaceModel]:
-    return {
-        device: HuggingFaceModel(load_model(str(captions_dir), device, "float32").double()) for device in DEVICES
-    }
+    return {device: HuggingFaceModel(load_model(str(captions_dir), device, "float32").double()) for device in DEVICES}
 
 
 @pytest.fixture(scope="module")

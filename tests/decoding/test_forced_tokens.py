@@ -52,9 +52,7 @@ def _stretch(
     return tokens
 
 
-def test_forced_tokens_follow_the_tokenizer_and_stop_at_a_branch(
-    files: ModelFiles, pieces: TokenBytes
-) -> None:
+def test_forced_tokens_follow_the_tokenizer_and_stop_at_a_branch(files: ModelFiles, pieces: TokenBytes) -> None:
     compiled = _compiled(files, TEMPLATE)
     forced = ForcedTokens(compiled.tokens, pieces)
     prefix = b"".join(piece or b"" for piece in _stretch(files, forced, compiled.tokens.start))
@@ -73,9 +71,7 @@ def test_forced_tokens_to_the_end_include_eos(files: ModelFiles, tokenizer: Toke
     assert stretch == [*(files.vocabulary.tokens[token] for token in spelled), b"<end>"]
 
 
-def test_no_token_is_forced_beyond_the_budget(
-    files: ModelFiles, pieces: TokenBytes
-) -> None:
+def test_no_token_is_forced_beyond_the_budget(files: ModelFiles, pieces: TokenBytes) -> None:
     compiled = _compiled(files, {"choice": ["the cat sat on the mat"], "leading_space": "forbid"})
     least = compiled.tokens.min_tokens
     assert _stretch(files, ForcedTokens(compiled.tokens, pieces), compiled.tokens.start, least - 2) == []
@@ -199,9 +195,7 @@ def test_jump_forward_stays_within_the_declared_rows(files: ModelFiles, pieces: 
 
 
 @pytest.mark.parametrize("beams", [1, 2, 7])
-def test_jump_forward_saves_passes_and_changes_no_beam(
-    files: ModelFiles, pieces: TokenBytes, beams: int
-) -> None:
+def test_jump_forward_saves_passes_and_changes_no_beam(files: ModelFiles, pieces: TokenBytes, beams: int) -> None:
     compiled = _compiled(files, TEMPLATE)
     constraint = PreparedConstraint.prepare(compiled.tokens, torch.device("cpu"), pieces=pieces)
     for seed in range(6):

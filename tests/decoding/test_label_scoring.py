@@ -19,6 +19,7 @@ from decoding.scorer_models import LabelIds, open_scorer
 from tests.decoding.random_automata import all_texts
 from tests.decoding.test_label_decoding import random_labels
 from tests.label_scorers import BEGIN, END, LABELS, SPECIAL, GruScorer, write_llama, write_onnx
+from tests.servers.cluster import FULL
 
 IDS = LabelIds(tuple(range(len(SPECIAL), len(SPECIAL) + len(LABELS))), BEGIN, END)
 WIDE = 4**5  # beams that hold every sequence of the tests
@@ -60,7 +61,7 @@ def cases(count: int) -> Iterator[tuple[TokenAutomaton, GruScorer, Labels, int]]
 @pytest.mark.parametrize("power", [0.0, 0.5])
 def test_wide_beams_find_the_best_of_all_sequences(power: float) -> None:
     found = refused = 0
-    for automaton, scorer, prefix, budget in cases(60):
+    for automaton, scorer, prefix, budget in cases(60 if FULL else 30):
         end = automaton.vocabulary_size - 1
         values = {
             labels: log_prob_of(scorer, prefix, labels, end) / (len(labels) + 1) ** power
@@ -78,18 +79,16 @@ def test_wide_beams_find_the_best_of_all_sequences(power: float) -> None:
         value = path.log_prob / (len(path.labels) + 1) ** power
         assert value == pytest.approx(values[path.labels], abs=1e-3)
         assert sum(path.log_probs) == pytest.approx(path.log_prob, abs=1e-3)
-    assert found > 25 and refused > 3
+    assert found > 12 and refused > 1
 
 
 @pytest.mark.parametrize("beams", [1, 2])
 def test_narrow_beams_always_satisfy_within_the_budget(beams: int) -> None:
-    for automaton, scorer, prefix, budget in cases(60):
+    for automaton, scorer, prefix, budget in cases(60 if FULL else 30):
         if automaton.distance[state_after(automaton, prefix)] > budget:
             continue
         end = automaton.vocabulary_size - 1
-        path = search_labels(
-            ScorerModel(scorer, end), automaton, SearchOptions(budget, beams=beams), prefix=prefix
-        )
+        path = search_labels(ScorerModel(scorer, end), automaton, SearchOptions(budget, beams=beams), prefix=prefix)
         assert len(path.labels) + 1 <= budget
         assert automaton.distance[state_after(automaton, (*prefix, *path.labels))] == 1
 

@@ -83,7 +83,7 @@ def test_answers_are_those_of_the_service(
             assert (token.state, [list(each) for each in token.propositions]) == (shown["state"], shown["propositions"])
 
 
-@pytest.mark.parametrize(("name", "wrapped"), [("gpt2", False), ("mistral_v1_32k", True)])
+@pytest.mark.parametrize(("name", "wrapped"), [("stories260k", False), ("gpt2", False), ("mistral_v1_32k", True)])
 @pytest.mark.sample(1)
 def test_random_models_satisfy_with_real_tokenizers(name: str, wrapped: bool, shared: Path) -> None:
     text = real_tokenizer(name)
@@ -99,7 +99,7 @@ def test_random_models_satisfy_with_real_tokenizers(name: str, wrapped: bool, sh
 
 
 def test_a_callers_model_writes_the_same_afterwards(captions_dir: Path) -> None:
-    own = AutoModelForCausalLM.from_pretrained(captions_dir, dtype=torch.float32)
+    own = llama_of(vocab_size=4_096, eos_token_id=0, max_position_embeddings=64)
     tokenizer = AutoTokenizer.from_pretrained(captions_dir)
     prompt = tokenizer(PROMPT, return_tensors="pt")
     layers = [type(layer) for layer in own.modules()]

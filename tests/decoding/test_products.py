@@ -45,9 +45,9 @@ from tests.references.text import satisfies
 from tests.servers.cluster import FULL
 from tests.tables import table
 
-WORDS = ["dog", "cat", "boat", "man", "tree", "red", "umbrella", "piano"]
+WORDS = ["dog", "cat", "boat", "man", "tree", "red"]
 EXPANSIONS = (2, 128)
-LIMITS = Limits(dfa_states_max=150, budget_expansions_max=60, compile_s_max=100.0)
+LIMITS = Limits(dfa_states_max=40, budget_expansions_max=60, compile_s_max=100.0)
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +62,7 @@ def test_answers_within_every_budget_can_be_replayed(
     expansions: int, compiled: CompiledConstraint, files: ModelFiles
 ) -> None:
     tokens, limits = compiled.tokens, StateLimits(expansions=expansions)
-    for seed, extra in enumerate((0, 1, 6)):
+    for seed, extra in enumerate((0, 1, 6) if FULL else (0, 6)):
         model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=seed)
         prior = model.prior if seed else None
         constraint = PreparedConstraint.prepare(tokens, CPU, prior=prior, limits=limits)
@@ -121,7 +121,7 @@ def test_large_combinations_are_met_over_a_large_vocabulary(case: dict[str, Any]
     assert isinstance(tokens, LazyProduct) and 4 < tokens.min_tokens_at_least < tokens.min_tokens < 30
     constraint = PreparedConstraint.prepare(tokens, CPU)
     model = HashModel(vocabulary.size, vocabulary.eos_ids)
-    for extra in (0, 5):
+    for extra in (0, 5) if FULL else (0,):
         options = SearchOptions(tokens.min_tokens + extra, beams=2)
         for answer in drive(model, (1,), search_of(constraint, options)):
             assert len(answer.tokens) <= options.max_tokens
@@ -169,7 +169,7 @@ def cost_after(part: Automaton, start: object, prior: torch.Tensor, written: lis
 @pytest.mark.parametrize("draw_pair", [random_pair, random_stacked_pair])
 def test_costs_are_those_of_witnesses_or_parts(draw_pair: Callable[[int], tuple[Pair, Vocabulary]]) -> None:
     kinds = set[bool]()
-    for seed in range(8 if FULL else 4):
+    for seed in range(8 if FULL else 2):
         (pair, vocabulary), draw = draw_pair(62_000 + seed), random.Random(seed)
         product = pair.tokens
         logits = torch.from_numpy(np.random.default_rng(seed).normal(scale=3.0, size=vocabulary.size))
@@ -242,9 +242,7 @@ def test_budgets_are_refused_or_undecided(compiled: CompiledConstraint, files: M
     constraint.refuse_early(model, 1, tokens.min_tokens)
 
 
-def test_searches_expand_no_more_states_than_allowed(
-    files: ModelFiles, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_searches_expand_no_more_states_than_allowed(files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     either = {"any": [{"keywords": WORDS[:5]}, {"keywords": WORDS[3:]}]}
     spec = spec_from_json({"all": [either, {"regex": "(?s)[A-Z].*\\."}]})
     tokens = compile_spec(spec, files.vocabulary, LIMITS).tokens
@@ -271,7 +269,7 @@ def test_searches_expand_no_more_states_than_allowed(
 def test_states_take_no_more_memory_than_estimated(compiled: CompiledConstraint, files: ModelFiles) -> None:
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids)
     constraint = PreparedConstraint.prepare(compiled.tokens, CPU, prior=model.prior)
-    options = SearchOptions(compiled.tokens.min_tokens + 1, beams=2)
+    options = SearchOptions(compiled.tokens.min_tokens + 1, beams=1)
     drive(model, (1,), search_of(constraint, options))  # what all generations share is made here
     search = search_of(constraint, options)
     tracemalloc.start()

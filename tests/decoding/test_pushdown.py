@@ -55,11 +55,6 @@ COSTS: dict[str, Heuristics] = {"unigram": DEFAULT, "distance": replace(DEFAULT,
 
 
 @pytest.fixture(scope="module")
-def captions(captions_dir: Path) -> HuggingFaceModel:
-    return HuggingFaceModel.load(str(captions_dir))
-
-
-@pytest.fixture(scope="module")
 def learnt(captions: HuggingFaceModel) -> dict[str, Any]:
     """What constraints take from the model."""
     prior = unigram_prior(captions)
@@ -161,13 +156,13 @@ def generations(constraint: PreparedConstraint, budget: int, seed: int) -> list[
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
-@pytest.mark.sample(4)
+@pytest.mark.sample(2)
 def test_answers_are_in_the_language_within_the_budget_and_replay(
     name: str, captions: HuggingFaceModel, learnt: dict[str, Any], files: ModelFiles, pieces: TokenBytes
 ) -> None:
     automaton = lifted(GRAMMARS[name].grammar, files.vocabulary)
     constraint = PreparedConstraint.prepare(automaton, CPU, pieces=pieces, **learnt)
-    for seed, extra in enumerate((0, 1, 14)):
+    for seed, extra in enumerate((0, 14)):
         budget = automaton.min_tokens + extra
         for generation, options in generations(constraint, budget, seed):
             for answer in drive(captions, (1, 5), generation):
@@ -194,9 +189,7 @@ def test_json_of_any_depth_over_gpt2_ends_in_time(algorithm: Algorithm, shared: 
 
 def test_answers_are_those_of_torch_arrays(files: ModelFiles, monkeypatch: pytest.MonkeyPatch) -> None:
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=5)
-    constraint = PreparedConstraint.prepare(
-        lifted(GRAMMARS["json"].grammar, files.vocabulary), CPU, prior=model.prior
-    )
+    constraint = PreparedConstraint.prepare(lifted(GRAMMARS["json"].grammar, files.vocabulary), CPU, prior=model.prior)
     options = [SearchOptions(14, beams=4, n=3, algorithm=algorithm) for algorithm in ALGORITHMS]
 
     def answers() -> list[tuple[Hypothesis, ...]]:
@@ -270,6 +263,7 @@ def test_an_answer_goes_on_where_a_text_stopped(captions: HuggingFaceModel, file
 
 @pytest.mark.parametrize("members_max", [1, 8])
 @pytest.mark.parametrize("name", ["json", "palindromes", "dangling else"])
+@pytest.mark.sample(3)
 def test_states_take_no_more_memory_than_estimated(name: str, members_max: int, files: ModelFiles) -> None:
     automaton = lifted(GRAMMARS[name].grammar, files.vocabulary)
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=members_max)
@@ -300,7 +294,7 @@ def test_no_gap_is_proven_where_readings_are_dropped(files: ModelFiles) -> None:
 
 def median_step(model: HuggingFaceModel, constraints: tuple[PreparedConstraint, ...]) -> float:
     """The median processor time in s of a step of two generations."""
-    options, seconds = SearchOptions(30, beams=16, length_penalty=2.0), list[float]()
+    options, seconds = SearchOptions(20, beams=16, length_penalty=2.0), list[float]()
     searches = [search_of(constraint, options) for constraint in constraints]
     sessions = []
     for search in searches:

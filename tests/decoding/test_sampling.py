@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import accumulate
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -22,7 +21,7 @@ from torch import Tensor
 from app.models import ModelFiles
 from compiler.lifting import TokenAutomaton, from_table
 from compiler.pipeline import compile_spec
-from compiler.spec import KeywordsSpec, LtlfSpec, RegexSpec
+from compiler.spec import LtlfSpec, RegexSpec
 from compiler.text import answer_text
 from decoding.engine import Engine
 from decoding.errors import ModelOutputInvalid, OptionsInvalid
@@ -147,6 +146,7 @@ def test_a_sample_reports_model_and_masked_log_probs() -> None:
 
 
 @pytest.mark.parametrize("seed", range(60))
+@pytest.mark.sample(24)
 def test_every_sample_of_random_automata_is_accepted_within_budget(seed: int) -> None:
     random = np.random.default_rng(seed)
     automaton = random_factored(random) if seed % 2 else random_table(random)
@@ -190,9 +190,7 @@ def test_every_bit_of_a_seed_changes_the_samples() -> None:
 
 
 @pytest.mark.parametrize("chunk_rows", [1, 3, 39, 40])
-def test_samples_do_not_depend_on_the_chunk_size(
-    chunk_rows: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_samples_do_not_depend_on_the_chunk_size(chunk_rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
     automaton, model = even_number_of_b(), HashModel(4, (2, 3), seed=1)
     options = SamplingOptions(9, seed=123, n=40, temperature=1.3, top_p=0.9)
     at_once = sample(model, automaton, options)
@@ -204,6 +202,7 @@ def test_samples_do_not_depend_on_the_chunk_size(
 @pytest.mark.parametrize(
     "changes", [{}, {"top_p": 0.6}, {"top_k": 2}, {"min_p": 0.2}, {"repetition_penalty": 1.7}], ids=str
 )
+@pytest.mark.sample(8)
 def test_reading_only_allowed_ids_changes_no_sample(
     changes: dict[str, float], temperature: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -334,14 +333,13 @@ def test_eos_paths_do_not_change_the_samples() -> None:
 
 
 def test_samples_of_a_trained_model_satisfy_the_constraint(
-    captions_dir: Path, files: ModelFiles, tokenizer: Tokenizer
+    captions: HuggingFaceModel, files: ModelFiles, tokenizer: Tokenizer
 ) -> None:
-    model = HuggingFaceModel.load(str(captions_dir))
-    prompt, vocabulary = tokenizer.encode("sentence:").ids, files.vocabulary
-    for spec in (KeywordsSpec((("dog",), ("ball",))), RegexSpec("é😀{1,3}!?"), LtlfSpec("G(!the) & F park")):
+    model, prompt, vocabulary = captions, tokenizer.encode("sentence:").ids, files.vocabulary
+    for spec in (RegexSpec("é😀{1,3}!?"), LtlfSpec("G(!the) & F park & F ball")):
         compiled = compile_spec(spec, vocabulary)
         constraint = PreparedConstraint.prepare(compiled.tokens, model.device)
-        for extra, temperature in ((0, 1.0), (9, 0.0), (9, 1.0), (9, 8.0)):
+        for extra, temperature in ((0, 1.0), (9, 0.0), (9, 8.0)):
             options = SamplingOptions(
                 compiled.tokens.min_tokens + extra, seed=3, n=4, temperature=temperature, top_p=0.95
             )
@@ -360,6 +358,5 @@ def test_samples_of_a_trained_model_satisfy_the_constraint(
     ],
 )  # fmt: skip
 def test_options_out_of_range_are_refused_by_name(field: str, value: float) -> None:
-    with pytest.raises(OptionsInvalid) as excinfo:
+    with pytest.raises(OptionsInvalid, check=lambda error: error.field == field):
         SamplingOptions(**{"max_tokens": 8, "seed": 0, field: value})  # type: ignore[arg-type]
-    assert excinfo.value.field == field

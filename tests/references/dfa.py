@@ -1,4 +1,4 @@
-"""Products of DFAs in plain Python, the reference of `compiler.automata`."""
+"""Products, byte automata and shortest words of DFAs in plain Python."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from compiler.automata import Dfa
+from compiler.automata import Dfa, Minterms, live_states
+from compiler.automata.transducers import expand
+from compiler.limits import Limits, ResourceGuard
 
 
 def product(left: Dfa, right: Dfa, operation: Callable[[bool, bool], bool]) -> Dfa:
@@ -39,3 +41,46 @@ def assert_same(left: Dfa, right: Dfa) -> None:
     """
     for name in Dfa.__slots__:
         assert np.array_equal(getattr(left, name), getattr(right, name)), name
+
+
+def byte_dfa(dfa: Dfa, minterms: Minterms, guard: ResourceGuard | None = None) -> tuple[Dfa, int]:
+    """The byte DFA of the texts whose minterms `dfa` accepts, and B. B is the number of states between characters.
+
+    State 0 is dead, states 1..B-1 are the live ones of `dfa` in their order, those from B on are inside a character.
+    Minimal where `dfa` is.
+    """
+    live = np.flatnonzero(live_states(dfa))
+    index = np.zeros(dfa.states, dtype=np.int64)
+    index[live] = np.arange(1, len(live) + 1)
+    table = np.zeros((len(live) + 1, minterms.count), dtype=np.int64)
+    table[1:] = index[dfa.next_state[live]][:, dfa.symbol_class]
+    expanded = expand(table, minterms, 0, guard or ResourceGuard(Limits()))
+    boundary = expanded.boundary
+    next_state = np.where(expanded.table < 0, boundary - 1 - expanded.table, expanded.table)
+    accepting = np.zeros(len(next_state), dtype=bool)
+    accepting[1:boundary] = dfa.accepting[live]
+    return Dfa(expanded.byte_class, next_state.astype(np.int32), accepting, int(index[dfa.start])), boundary
+
+
+def shortest_word(dfa: Dfa) -> tuple[int, ...] | None:
+    """A shortest accepted word as symbols, or None for the empty language."""
+    symbol_of = {int(column): symbol for symbol, column in reversed(list(enumerate(dfa.symbol_class.tolist())))}
+    origin: dict[int, tuple[int, int]] = {}
+    visited, frontier = {dfa.start}, [dfa.start]
+    while frontier:
+        end = next((state for state in frontier if dfa.accepting[state]), None)
+        if end is not None:
+            word: list[int] = []
+            while end != dfa.start:
+                end, symbol = origin[end]
+                word.append(symbol)
+            return tuple(reversed(word))
+        following = []
+        for state in frontier:
+            for column, target in enumerate(dfa.next_state[state].tolist()):
+                if target not in visited and column in symbol_of:
+                    visited.add(target)
+                    origin[target] = (state, symbol_of[column])
+                    following.append(target)
+        frontier = following
+    return None

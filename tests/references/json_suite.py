@@ -71,11 +71,11 @@ def suites() -> dict[str, dict[str, Any]]:
     return {suite["draft"]: suite for suite in map(json.loads, filter(None, lines))}
 
 
-def groups(draft: str) -> Iterator[dict[str, Any]]:
+def groups(draft: str, every: int = EVERY) -> Iterator[dict[str, Any]]:
     """The judged groups of a draft, some of each file."""
     seen = collections.Counter[str]()
     for group in suites()[draft]["groups"]:
-        if seen[group["file"]] % EVERY == 0:
+        if seen[group["file"]] % every == 0:
             yield group
         seen[group["file"]] += 1
 
@@ -136,7 +136,7 @@ def run(
 ) -> dict[str, Tally]:
     """The suite of a draft, by file."""
     tallies: dict[str, Tally] = {}
-    for group in groups(draft):
+    for group in groups(draft, 2 * EVERY if by_rules and EVERY > 1 else EVERY):
         tally = tallies.setdefault(group["file"], Tally())
         verdicts = judge_group(group, draft, suites()[draft]["remotes"], whitespace, by_rules=by_rules)
         if isinstance(verdicts, str):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import gzip
 import os
@@ -9,7 +10,9 @@ import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
+from unittest.mock import patch
 
+from compiler.errors import SpecUnsatisfiable
 from compiler.spec import (
     AllSpec,
     AnySpec,
@@ -265,6 +268,13 @@ def _leading(draw: random.Random) -> LeadingSpace:
 _LEAVES: tuple[Callable[[random.Random], Spec], ...] = (
     _regex, _ltlf, _keywords, _infill, _choice, _length, _json, _dfa, _sequence,
 )  # fmt: skip
+
+
+@contextlib.contextmanager
+def unexplained() -> Iterator[None]:
+    """Refuses without a search for a conflict, which is dearer than compiling."""
+    with patch("compiler.pipeline.explain_unsatisfiable", lambda *_: SpecUnsatisfiable("no text satisfies it")):
+        yield
 
 
 def byte_level(draw: random.Random) -> Vocabulary:

@@ -294,9 +294,7 @@ def word_trace(spec: LtlfSpec, text: str) -> list[frozenset[str]]:
     return _trace(propositions_of(_formula(spec.formula)), spec.propositions, text)
 
 
-def _trace(
-    names: Sequence[str], propositions: Sequence[tuple[str, Proposition]], text: str
-) -> list[frozenset[str]]:
+def _trace(names: Sequence[str], propositions: Sequence[tuple[str, Proposition]], text: str) -> list[frozenset[str]]:
     declarations = dict(propositions)
     patterns = {name: _pattern(proposition) for name, proposition in declarations.items()}
     for name in names:

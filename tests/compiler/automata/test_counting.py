@@ -15,6 +15,7 @@ from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import formula_to_dfa, parse_formula
 from tests.references.dfa import assert_same, equivalent
 from tests.references.random_formulas import LETTERS, NAMES, traces
+from tests.tables import rows
 
 Bounds = tuple[int, int | None]
 BOUNDS = st.tuples(st.integers(0, 3), st.none() | st.integers(0, 4))
@@ -89,13 +90,7 @@ def test_keyword_automata_agree_with_counts_and_order_of_occurrence(
 
 
 @pytest.mark.parametrize(
-    ("names", "ordered", "formula"),
-    [
-        ("abc", False, "F a & F b & F c"),
-        ("abc", True, "(!a & !b & !c) U (a & X((!b & !c) U (b & X F c)))"),
-        ("aab", True, "(!a & !b) U (a & X((!a & !b) U (a & X F b)))"),
-        ("aba", True, "(!a & !b) U (a & X((!a & !b) U (b & X F a)))"),
-    ],
+    ("names", "ordered", "formula"), rows("automata", "keywords_with_minimum_one_equal_the_keywords_formula")
 )
 def test_keywords_with_minimum_one_equal_the_keywords_formula(names: str, ordered: bool, formula: str) -> None:
     letters = (*LETTERS[1:], frozenset({"nomatch"}), frozenset({"eos"}))
@@ -154,9 +149,8 @@ def test_twelve_unordered_keywords_are_a_state_for_each_subset() -> None:
 def test_counts_that_need_too_many_states_meet_the_limit(bounds: list[Bounds], ordered: bool) -> None:
     names = [f"k{number}" for number in range(8)]
     letters = [*(frozenset({name}) for name in names), frozenset({"nomatch"})]
-    with pytest.raises(LimitExceeded) as excinfo:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "dfa_states_max"):
         keyword_counts_dfa(letters, guard(), names=names, bounds=bounds, ordered=ordered)
-    assert excinfo.value.limit == "dfa_states_max"
 
 
 def test_one_count_over_the_limit_is_refused() -> None:
@@ -164,9 +158,8 @@ def test_one_count_over_the_limit_is_refused() -> None:
         lambda: count_dfa([True], 0, 10**9, guard()),
         lambda: sentences_dfa([True], [False], [False], minimum=10**9, maximum=None, guard=guard()),
     ):
-        with pytest.raises(LimitExceeded) as excinfo:
+        with pytest.raises(LimitExceeded, check=lambda error: error.limit == "dfa_states_max"):
             build()
-        assert excinfo.value.limit == "dfa_states_max"
 
 
 def test_negative_bounds_and_missing_letters_raise_value_errors() -> None:
@@ -211,23 +204,9 @@ def test_sentences_are_counted_as_a_reader_counts_them(bounds: Bounds, longer: l
         assert dfa.accepts(symbols) == (count is not None and is_within(count, bounds)), symbols
 
 
-@pytest.mark.parametrize(
-    ("text", "count"),
-    [
-        ("w w . w .", 2),
-        ("w ! ? .", 1),
-        (". . w .", 1),
-        ("“ w ! ” w .", 2),
-        ("“ w , w ! ”", 1),
-        ("w . ) ”", 1),
-        ("w . (", None),
-        ("w . w", None),
-        ("w", None),
-        ("w . , w .", 2),
-        ("", 0),
-        ("” .", 0),
-    ],
-)
+@pytest.mark.parametrize(("text", "count"), [
+    *rows("automata", "sentence_counts_of_the_case_table_hold"), ("w . (", None), ("w . w", None), ("w", None),
+])
 def test_sentence_counts_of_the_case_table_hold(text: str, count: int | None) -> None:
     units = ("w", ".", "!", "?", "”", ")", "“", "(", ",")
     kinds = [[unit in kind for unit in units] for kind in (".!?", "w", "”)")]

@@ -1,9 +1,13 @@
-"""Compares partitions and distances over tables with simple reference computations. The tables include large ones."""
+"""Compares partitions, distances and finite sets with simple computations."""
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import compiler.lifting.distances
 from compiler.automata import (
@@ -11,13 +15,18 @@ from compiler.automata import (
     distinct,
     hash_rows,
     hash_sparse_rows,
+    minimize,
     spread,
     stable_order,
     steps_along,
     steps_to,
+    texts_dfa,
+    words_dfa,
 )
 from compiler.automata.minimization import refine
+from compiler.errors import LimitExceeded
 from compiler.lifting.distances import distances
+from compiler.limits import Limits, ResourceGuard
 
 
 def naive_partition(table: np.ndarray, block: np.ndarray) -> list[int]:
@@ -148,3 +157,50 @@ def test_ranges_are_written_out_one_after_the_other() -> None:
     numbers, counts = spread(np.array([5, 2, 9]), np.array([8, 2, 10]))
     assert numbers.tolist() == [5, 6, 7, 9] and counts.tolist() == [3, 0, 1]
     assert spread(np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64))[0].tolist() == []
+
+
+TEXT = st.text(alphabet="ab é😀\n", max_size=5)
+
+
+def guard(limits: Limits | None = None) -> ResourceGuard:
+    return ResourceGuard(limits or Limits())
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(TEXT, max_size=8), TEXT)
+def test_an_automaton_of_texts_accepts_exactly_these(texts: list[str], other: str) -> None:
+    dfa = texts_dfa(texts, guard())
+    assert all(dfa.accepts(text) for text in texts)
+    assert dfa.accepts(other) == (other in texts)
+    # The character that no text has is a symbol as well.
+    assert not dfa.accepts("z")
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(st.lists(st.integers(0, 3), max_size=5), max_size=12))
+def test_the_automaton_is_minimal(words: list[list[int]]) -> None:
+    dfa = words_dfa(words, 4, guard())
+    again = minimize(dfa)
+    assert (dfa.states, dfa.next_state.tolist()) == (again.states, again.next_state.tolist())
+
+
+def test_common_beginnings_and_ends_are_shared() -> None:
+    texts = [f"a long beginning {number} and a long end" for number in range(100, 200)]
+    assert texts_dfa(texts, guard()).dfa.states < 40
+
+
+def test_texts_that_are_prefixes_of_each_other() -> None:
+    dfa = texts_dfa(["ab" * length for length in range(1_200)], guard())
+    assert dfa.accepts("ab" * 1_199) and dfa.accepts("") and not dfa.accepts("ab" * 1_200) and not dfa.accepts("aba")
+
+
+def test_many_random_texts_fit_the_default_limits() -> None:
+    rng = random.Random(0)
+    texts = ["".join(rng.choices("abcdefghijklmnopqrstuvwxyz", k=13)) for _ in range(5_000)]
+    dfa = texts_dfa(texts, guard())
+    assert all(dfa.accepts(text) for text in texts) and not dfa.accepts(texts[0][:-1])
+
+
+def test_too_many_states_meet_the_limit() -> None:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "table_bytes_max"):
+        texts_dfa(["abc", "bcd", "cde"], guard(Limits(table_bytes_max=16)))

@@ -17,32 +17,10 @@ from lemminflect.codecs.LemmaLUCodec import LemmaLUCodec
 from compiler.errors import EngineFailure
 from compiler.forms import inflections as inflect
 from compiler.forms.inflections import inflections
+from tests.tables import rows
 
 
-@pytest.mark.parametrize(
-    ("form", "others"),
-    [
-        ("dog", "dogged dogging dogs"),
-        ("catch", "catches catching caught"),
-        ("caught", "catch catches catching"),
-        ("stand", "standing stands stood"),
-        ("run", "ran running runs"),
-        ("go", "goes going gone went"),
-        ("be", "am are been being is was were"),
-        ("big", "bigger biggest"),
-        ("can", "cans could"),
-        ("sheep", ""),
-        ("music", ""),
-        ("frisbee", "frisbees"),
-        ("zorb", "zorbs"),
-        ("snurch", "snurches"),
-        ("blorky", "blorkies"),
-        ("café", "cafés"),
-        ("x2", ""),
-        ("well-known", ""),
-        ("y", "ys"),
-    ],
-)
+@pytest.mark.parametrize(("form", "others"), rows("forms", "a_word_has_these_forms"))
 def test_a_word_has_these_forms(form: str, others: str) -> None:
     result = inflections(form)
     assert result[0] == form and list(result[1:]) == sorted(result[1:])
@@ -55,31 +33,13 @@ def test_a_form_of_several_lemmas_has_the_forms_of_all() -> None:
     assert {"see", "seen", "sawed", "saws"} <= set(inflections("saw"))
 
 
-@pytest.mark.parametrize(
-    ("phrase", "holds", "lacks"),
-    [
-        ("ice cream", "ice creams", "ices cream"),
-        ("pick up", "picked up", "pick upped"),
-        ("look  for", "looking for", "look fors"),
-        (" tennis\tball", "tennis balls", "tennises ball"),
-    ],
-)
+@pytest.mark.parametrize(("phrase", "holds", "lacks"), rows("forms", "a_phrase_inflects_its_last_word_or_phrasal_verb"))
 def test_a_phrase_inflects_its_last_word_or_phrasal_verb(phrase: str, holds: str, lacks: str) -> None:
     result = inflections(phrase)
     assert result[0] == phrase and holds in result and lacks not in result
 
 
-@pytest.mark.parametrize(
-    ("form", "other"),
-    [
-        ("Dog", "Dogs"),
-        ("DOG", "DOGS"),
-        ("NASA", "NASAs"),
-        ("iPhone", "iPhones"),
-        ("Run", "Ran"),
-        ("doG", "doGs"),
-    ],
-)
+@pytest.mark.parametrize(("form", "other"), rows("forms", "forms_follow_the_case_of_the_word"))
 def test_forms_follow_the_case_of_the_word(form: str, other: str) -> None:
     assert other in inflections(form)
 

@@ -79,6 +79,7 @@ def random_sequence(draw: random.Random) -> SequenceSpec:
 
 
 @pytest.mark.parametrize("seed", range(CASES))
+@pytest.mark.sample(8)
 def test_distances_are_those_of_brute_force(seed: int) -> None:
     spec = random_sequence(random.Random(seed))
     grammar = GrammarSpec(f"root ::= {gbnf(spec.root)}", "gbnf", "forbid")
@@ -123,9 +124,8 @@ def test_grammars_with_tokens_combine() -> None:
     both = compile_spec(spec_from_json({"all": [grammar, {"regex": "<t>ab."}]}), VOCABULARY)
     states, start = host_states(both.tokens, None)
     assert states.distance_of(start) == 4 and states.distance_of(states.advance(start, 9)) == UNREACHABLE
-    with pytest.raises(SpecUnsupported) as caught:
+    with pytest.raises(SpecUnsupported, check=lambda error: error.construct == "negation of a grammar with tokens"):
         compile_spec(spec_from_json({"not": grammar}), VOCABULARY)
-    assert caught.value.construct == "negation of a grammar with tokens"
     inside, _ = distance_function(sequence("a", grammar, "b", leading_space="forbid"))
     assert inside((0, TAG)) == 3 and inside((0, TAG, 0, 1, 2, 1)) == 1 and inside((0, TAG, 0, 0, 0)) == UNREACHABLE
 

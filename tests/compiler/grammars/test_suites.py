@@ -28,7 +28,7 @@ from tests.references.random_constraints import real_vocabulary
 from tests.servers.cluster import FULL
 
 PAGE = Path(__file__).parents[3] / "docs" / "grammars.md"
-EVERY_SMALL, EVERY = (1, 1) if FULL else (4, 30)  # of the grammars, over the small vocabulary and the real one
+EVERY_SMALL, EVERY = (1, 1) if FULL else (8, 60)  # of the grammars, over the small vocabulary and the real one
 TEXT_CHARS_MAX = 120  # of an answer that the slow references read
 COMPILED = [row for suite in SUITES for row in suite_rows(suite) if not row.refused]
 

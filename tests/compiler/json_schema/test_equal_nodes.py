@@ -43,7 +43,7 @@ def repeated_schema(rng: random.Random, parts: list[Any], depth: int) -> Any:
 @pytest.mark.sample(1)
 def test_random_schemas_keep_their_texts(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng, compared = random.Random(seed), 0
-    for _ in range(25):
+    for _ in range(12):
         parts = [random_schema(rng, 1) for _ in range(2)] + [{"$ref": "#/$defs/x"}]
         schema = repeated_schema(rng, parts, 3)
         recursive = {"items": {"$ref": rng.choice(("#/$defs/x", "#"))}}
@@ -59,7 +59,7 @@ def test_random_schemas_keep_their_texts(seed: int, monkeypatch: pytest.MonkeyPa
         assert np.array_equal(once.dfa.next_state, copied.dfa.next_state), schema
         assert np.array_equal(once.dfa.accepting, copied.dfa.accepting), schema
         assert np.array_equal(once.minterms.cuts, copied.minterms.cuts), schema
-    assert compared >= 10
+    assert compared >= 5
 
 
 def test_titles_tell_no_schemas_apart() -> None:

@@ -1,4 +1,4 @@
-"""Formats: random texts that their automata accept, against the checkers of `jsonschema`."""
+"""Formats and patterns against `jsonschema`, and long lists of values."""
 
 from __future__ import annotations
 
@@ -7,17 +7,24 @@ import itertools
 import json
 import random
 import re
+import string
 from typing import Any
 
+import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
-from compiler.automata import char_complement, char_intersection, steps_to
-from compiler.json_schema import FORMATS
+from compiler.automata import CharDfa, char_complement, char_intersection, is_empty, steps_to, texts_dfa
+from compiler.errors import LimitExceeded, SpecSyntaxError
+from compiler.json_schema import FORMATS, schema_dfa, schema_violation
 from compiler.json_schema.formats import short_pattern
 from compiler.json_schema.strings import format_dfa
 from compiler.limits import Limits, ResourceGuard
-from tests.compiler.json_schema.test_random_schemas import compiled, random_text
+from compiler.pipeline import compile_text
+from compiler.spec import JsonSchemaSpec, check_input_size, spec_from_json
+from compiler.text import PushdownText, TextAutomaton, check_text
+from tests.compiler.json_schema.test_random_schemas import compiled, embed, random_text
+from tests.servers.cluster import FULL
 from tests.tables import table
 
 
@@ -28,7 +35,7 @@ def test_texts_that_a_format_accepts_are_valid(name: str) -> None:
     automaton = compiled(schema, depth=1)
     steps_to_end = steps_to(automaton.dfa.next_state, automaton.dfa.accepting)
     checker = Draft202012Validator(schema, format_checker=Draft202012Validator.FORMAT_CHECKER)
-    for _ in range(300):
+    for _ in range(300 if FULL else 80):
         text = random_text(rng, automaton, steps_to_end)
         if name == "relative-json-pointer" and re.match('"[1-9][0-9]*0[0-9]', text):
             continue  # `jsonschema` refuses such numbers
@@ -47,14 +54,14 @@ def test_formats_compile_without_a_limit_of_time(monkeypatch: pytest.MonkeyPatch
 def test_regexes_that_a_check_accepts_are_read_by_python() -> None:
     rng, regexes = random.Random(3), format_dfa(FORMATS["regex"], "regex")
     steps_to_end = steps_to(regexes.dfa.next_state, regexes.dfa.accepting)
-    for _ in range(2_000):
+    for _ in range(1_000):
         re.compile(random_text(rng, regexes, steps_to_end))
 
 
 def test_byte_accepts_exactly_what_base64_writes() -> None:
     rng, dfa = random.Random(4), format_dfa(FORMATS["byte"], "byte")
     verdicts = set()
-    for size in [*range(9)] * 100:
+    for size in [*range(9)] * 50:
         encoded = base64.b64encode(rng.randbytes(size)).decode()
         assert dfa.accepts(encoded), encoded
         for _ in range(4):
@@ -93,3 +100,92 @@ def test_patterns_have_the_meaning_of_ecmascript(row: dict[str, Any]) -> None:
     automaton = compiled({"pattern": row["pattern"]})
     assert [text for text in row["accepts"] if not automaton.accepts(json.dumps(text, ensure_ascii=False))] == []
     assert [text for text in row["rejects"] if automaton.accepts(json.dumps(text, ensure_ascii=False))] == []
+
+
+PATIENT = Limits(compile_s_max=300)  # the machine may be busy
+FEW_STATES = Limits(compile_s_max=300, dfa_states_max=12_000)
+VALUES: list[Any] = ["", "a", "ab", 'q"\\\n', "é€\U0001f600", "b0", 0, 1, -3, 2.5, True, None, [1, "a"], {"k": "v"}]
+
+
+def strings(count: int) -> list[str]:
+    draw = random.Random(1)
+    return sorted({"".join(draw.choices(string.ascii_lowercase, k=13)) for _ in range(count)})
+
+
+def same(left: CharDfa, right: CharDfa) -> bool:
+    pairs = (left, right), (right, left)
+    guard = ResourceGuard(PATIENT)
+    return all(is_empty(char_intersection([one, char_complement(other)], guard).dfa) for one, other in pairs)
+
+
+def test_a_list_outgrows_the_states_of_other_automata() -> None:
+    listed = strings(2_000)
+    compiled = compile_text(spec_from_json({"json_schema": {"enum": listed}}), FEW_STATES)
+    assert isinstance(compiled, TextAutomaton) and compiled.display_dfa.states > FEW_STATES.dfa_states_max
+    assert check_text(compiled, json.dumps(listed[7])).satisfied
+    assert not check_text(compiled, json.dumps(listed[7][:-1])).satisfied
+
+
+def test_a_long_list_of_a_property_is_a_rule() -> None:
+    listed = strings(2_000)
+    schema = {"type": "object", "properties": {"code": {"enum": listed}, "n": {"type": "integer"}}}
+    compiled = compile_text(spec_from_json({"json_schema": schema | {"required": ["code"]}}), FEW_STATES)
+    assert isinstance(compiled, PushdownText) and compiled.machine.states > FEW_STATES.dfa_states_max
+    for value, valid in (({"code": listed[3], "n": 1, "x": [{}]}, True), ({"code": "a"}, False), ({"n": 1}, False)):
+        assert check_text(compiled, json.dumps(value)).satisfied == valid
+
+
+def test_a_list_is_the_minimal_automaton_of_its_texts() -> None:
+    listed = [*strings(300), *map(str, range(40)), *range(40), None, True]
+    made = schema_dfa({"enum": listed}, "compact", 1, embed, guard=ResourceGuard(PATIENT))
+    expected = texts_dfa([json.dumps(value) for value in listed], ResourceGuard(PATIENT))
+    assert made.dfa.states == expected.dfa.states and same(made, expected)
+    assert np.array_equal(np.sort(np.flatnonzero(made.dfa.accepting)), np.flatnonzero(expected.dfa.accepting))
+
+
+@pytest.mark.parametrize(
+    ("schema", "kept"),
+    [
+        ({"type": "string"}, lambda value: isinstance(value, str)),
+        ({"type": ["string", "null"], "pattern": "^[ab]"}, lambda value: value in ("a", "ab", "b0", None)),
+        ({"maxLength": 1, "minimum": 1}, lambda value: value not in ("ab", 'q"\\\n', "é€\U0001f600", "b0", 0, -3)),
+        ({"not": {"enum": ["a", 1, None, [1, "a"]]}}, lambda value: value not in ("a", 1, None, [1, "a"])),
+        ({"oneOf": [{"enum": ["a", "b0"]}, {"enum": ["ab", "a", 2.5]}]}, lambda value: value in ("b0", "ab", 2.5)),
+        ({"type": "integer", "multipleOf": 3}, lambda value: value in (0, -3) and value is not False),
+    ],
+    ids=range(6),
+)
+def test_other_keywords_choose_among_listed_values(schema: dict[str, Any], kept: Any) -> None:
+    listed = [value for value in VALUES if not (value is True and "not" in schema)]
+    made = schema_dfa({"enum": listed, **schema}, "compact", 3, embed, guard=ResourceGuard(PATIENT))
+    texts = [json.dumps(value, ensure_ascii=False, separators=(",", ":")) for value in listed if kept(value)]
+    assert same(made, texts_dfa(texts, ResourceGuard(PATIENT)))
+
+
+def test_half_of_a_surrogate_pair_is_refused_in_lists() -> None:
+    with pytest.raises(SpecSyntaxError, match="surrogate"):
+        schema_dfa({"enum": ["\ud800", 1], "type": "integer"}, "compact", 1, embed, guard=ResourceGuard(PATIENT))
+
+
+def test_listed_values_count_as_choices() -> None:
+    limits = Limits(schema_chars_max=100, choice_chars_max=60)
+    cases = [(["ab"] * 30, ""), (["ab"] * 31, "choice_chars_max"), ([{"a": "b"}] * 12, "schema_chars_max")]
+    for listed, limit in cases:
+        spec = spec_from_json({"json_schema": {"properties": {"a": {"enum": listed}}}})
+        if limit:
+            with pytest.raises(LimitExceeded) as refusal:
+                check_input_size(spec, limits)
+            assert refusal.value.limit == limit
+        else:
+            check_input_size(spec, limits)
+    with pytest.raises(LimitExceeded, match="schema_chars_max"):
+        check_input_size(JsonSchemaSpec("[" * 101), limits)
+
+
+@pytest.mark.parametrize(
+    ("listed", "text", "valid"),
+    [([1], "1.0", True), ([1], "true", False), ([True], "1", False), ([None], "null", True), (["1"], "1", False),
+     ([1.5], "15e-1", True), ([0, "a"], '"a"', True), ([1], "[1]", False), ([1], '{"a": 1}', False)],
+)
+def test_checks_find_listed_values(listed: list[Any], text: str, valid: bool) -> None:
+    assert (schema_violation({"enum": listed}, text, embed, ResourceGuard(PATIENT)) is None) == valid

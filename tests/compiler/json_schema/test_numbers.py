@@ -49,9 +49,7 @@ def random_number(rng: random.Random) -> str:
 
 
 def random_facts(rng: random.Random) -> NumberFacts:
-    lower, upper = (
-        (Decimal(random_number(rng)), rng.random() < 0.5) if rng.random() < 0.6 else None for _ in range(2)
-    )
+    lower, upper = ((Decimal(random_number(rng)), rng.random() < 0.5) if rng.random() < 0.6 else None for _ in range(2))
     divisors = [Decimal(rng.choice(("1", "3", "0.5", "2.5", "12", "0.01", "1e-7", "1000", "0.125", "0.007")))]
     return NumberFacts(rng.random() < 0.3, lower, upper, tuple(divisors if rng.random() < 0.4 else []))
 
@@ -67,7 +65,7 @@ def holds(value: Decimal, facts: NumberFacts) -> bool:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_numbers_are_compared_and_divided_as_decimals(seed: int) -> None:
     rng, accepted = random.Random(seed), 0
     for _ in range(25):
@@ -90,10 +88,10 @@ def test_numbers_are_compared_and_divided_as_decimals(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_what_is_written_fits_and_is_canonical(seed: int) -> None:
     rng = random.Random(seed)
-    for _ in range(25):
+    for _ in range(12):
         facts = random_facts(rng)
         dfa = number_dfa(facts, NumberSpelling())
         distance = steps_to(dfa.next_state, dfa.accepting)

@@ -106,9 +106,8 @@ def test_unique_objects_of_several_orders_are_refused() -> None:
     listed = {"enum": [{"a": 1, "b": 2}, {"a": 2, "b": 2}]}
     schema = {"type": "array", "items": listed, "uniqueItems": True, "maxItems": 2}
     assert compiled(schema).accepts('[{"a":1,"b":2},{"a":2,"b":2}]')
-    with pytest.raises(SpecUnsupported) as refusal:
+    with pytest.raises(SpecUnsupported, check=lambda error: error.construct == "uniqueItems"):
         compiled(schema, any_order=True)
-    assert refusal.value.construct == "uniqueItems"
 
 
 def test_the_least_budget_is_that_of_the_schema_s_order() -> None:

@@ -18,6 +18,7 @@ from compiler.spec import spec_from_json
 from compiler.text import check_text
 from compiler.vocab import byte_vocabulary
 from tests.compiler.json_schema.test_random_schemas import embed
+from tests.tables import rows
 
 SECRET = b"0123456789abcdef0123456789abcdef"
 TAGS = {"type": "array", "items": {"type": "string"}, "uniqueItems": True}
@@ -28,17 +29,11 @@ def accepts(schema: Any, value: Any, **fields: Any) -> bool:
     return check_text(compile_text(spec_from_json({"json_schema": schema, **fields})), text).satisfied
 
 
-@pytest.mark.parametrize(
-    ("items", "values"),
-    [
-        ({"enum": ["a", 1, None, True, 1.5]}, ["a", 1, None, True, 1.5]),
-        ({"type": "integer", "minimum": 1, "maximum": 4}, [1, 2, 3, 4]),
-        ({"type": ["boolean", "null"]}, [False, True, None]),
-        ({"type": "string", "pattern": "^[ab]{1,2}$"}, ["a", "b", "aa", "ab", "ba", "bb"]),
-        ({"enum": [[], [1], {"a": 1}]}, [[], [1], {"a": 1}]),
-        ({"type": "array", "items": {"enum": ["x", "y"]}, "maxItems": 1}, [[], ["x"], ["y"]]),
-    ],
-)
+@pytest.mark.parametrize(("items", "values"), [
+    *rows("json_schema", "a_few_values_may_stand_in_any_order"),
+    ({"enum": ["a", 1, None, True, 1.5]}, ["a", 1, None, True, 1.5]),
+    ({"type": ["boolean", "null"]}, [False, True, None]),
+])
 def test_a_few_values_may_stand_in_any_order(items: Any, values: list[Any]) -> None:
     schema = {"type": "array", "items": items, "uniqueItems": True, "minItems": 1}
     compiled = compile_text(spec_from_json({"json_schema": schema}))
@@ -135,9 +130,8 @@ def test_more_unique_items_than_values_are_unsatisfiable() -> None:
 def test_an_order_that_excludes_all_texts_is_a_limit() -> None:
     values = [f"value {number}" for number in range(12)]
     schema = {"type": "array", "items": {"enum": values}, "uniqueItems": True}
-    with pytest.raises(LimitExceeded) as excinfo:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "unique_items_states"):
         compile_text(spec_from_json({"all": [{"json_schema": schema}, {"regex": '\\["value 5", "value 2"\\]'}]}))
-    assert excinfo.value.limit == "unique_items_states"
 
 
 @pytest.mark.parametrize(
@@ -149,9 +143,8 @@ def test_an_order_that_excludes_all_texts_is_a_limit() -> None:
     ],
 )
 def test_items_without_end_are_refused_unless_they_are_approximated(schema: Any) -> None:
-    with pytest.raises(SpecUnsupported) as excinfo:
+    with pytest.raises(SpecUnsupported, check=lambda error: error.construct == "uniqueItems"):
         compile_text(spec_from_json({"json_schema": schema}))
-    assert excinfo.value.construct == "uniqueItems"
 
 
 def test_an_approximated_keyword_is_listed_with_the_constraint() -> None:
@@ -168,12 +161,10 @@ def test_an_approximated_keyword_is_listed_with_the_constraint() -> None:
 
 def test_a_negated_approximation_is_never_called_unsatisfiable() -> None:
     spec = spec_from_json({"json_schema": {**TAGS, "not": {"uniqueItems": True}}, "approximate": ["uniqueItems"]})
-    with pytest.raises(LimitExceeded) as excinfo:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "unique_items_states"):
         compile_text(spec)
-    assert excinfo.value.limit == "unique_items_states"
 
 
 def test_no_other_keyword_can_be_approximated() -> None:
-    with pytest.raises(SpecSyntaxError) as excinfo:
+    with pytest.raises(SpecSyntaxError, check=lambda error: error.field == "approximate"):
         spec_from_json({"json_schema": True, "approximate": ["pattern"]})
-    assert excinfo.value.field == "approximate"

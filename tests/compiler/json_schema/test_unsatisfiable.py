@@ -21,6 +21,8 @@ from compiler.spec import JsonSchemaSpec, spec_from_json
 from compiler.text import check_text
 from tests.compiler.json_schema.test_random_schemas import NUMBERS, random_schema, random_value
 from tests.references.json_suite import DRAFTS, METASCHEMAS, groups, suites
+from tests.servers.cluster import FULL
+from tests.tables import rows
 
 
 def spec_of(text: str, depth: int = 3) -> JsonSchemaSpec:
@@ -41,18 +43,7 @@ PERIODS = {
 }
 
 
-@pytest.mark.parametrize(
-    ("schema", "instance"),
-    [
-        ('{"type":"number","minimum":1e20}', "100000000000000000000"),
-        ('{"type":"number","minimum":1e-300,"maximum":1e-299}', "1e-300"),
-        ('{"type":"number","exclusiveMinimum":0,"maximum":1e-20}', "1e-20"),
-        ('{"type":"number","minimum":1e300,"maximum":1.7e308}', "1e+300"),
-        ('{"type":"number","not":{"maximum":1e300}}', "1.1e+300"),
-        ('{"oneOf":[{"type":"number","minimum":1e30},{"type":"number","minimum":1e40}]}', "1e+30"),
-        ('{"const":123456789012345678901234567890}', "123456789012345678901234567890"),
-    ],
-)
+@pytest.mark.parametrize(("schema", "instance"), rows("json_schema", "a_number_that_can_be_written_is_never_refused"))
 def test_a_number_that_can_be_written_is_never_refused(schema: str, instance: str) -> None:
     assert check_text(compile_text(spec_of(schema)), instance).satisfied
 
@@ -88,48 +79,18 @@ def test_a_higher_depth_meets_what_a_low_one_refuses() -> None:
     assert check_text(compile_text(spec_of(json.dumps(PERIODS), depth=6)), text).satisfied
 
 
-@pytest.mark.parametrize(
-    "schema",
-    [
-        '{"type":"integer","minimum":5,"maximum":3}',
-        '{"type":"integer","exclusiveMinimum":5,"exclusiveMaximum":6}',
-        '{"type":"number","minimum":1e400,"maximum":1e399}',
-        '{"type":"integer","exclusiveMinimum":0,"maximum":10,"allOf":[{"multipleOf":4},{"multipleOf":6}]}',
-        '{"type":"number","multipleOf":0.1,"not":{"multipleOf":0.1}}',
-        '{"type":"object","properties":{"a":{},"b":false},"required":["a","b"]}',
-        '{"type":"array","items":{"type":"array","items":{}},"minItems":2,"maxItems":1}',
-        '{"enum":[[[[[1]]]]],"type":"object"}',
-        '{"type":"array","minItems":1,"items":{"$ref":"#"}}',
-    ],
-)
+@pytest.mark.parametrize("schema", rows("json_schema", "a_schema_without_instances_is_unsatisfiable"))
 def test_a_schema_without_instances_is_unsatisfiable(schema: str) -> None:
     with pytest.raises(SpecUnsatisfiable):
         compile_text(spec_of(schema))
 
 
-@pytest.mark.parametrize(
-    ("constraint", "limit"),
-    [
-        ({"all": [{"json_schema": {"type": "number"}}, {"regex": "[0-9]{30}"}]}, "integer_digits_max"),
-        ({"all": [{"json_schema": {"type": "array"}}, {"regex": r"\[{9}\]{9}"}]}, "satisfiable"),
-        ({"json_schema": {"type": "string", "constraint": {"json_schema": {"type": "integer", "minimum": 1e20}}}},
-         "integer_digits_max"),
-        ({"all": [{"json_schema": {"type": "string"}}, {"regex": r'"\\u0001"'}]}, "control_characters"),
-        ({"all": [{"json_schema": {"type": "string", "maxLength": 100, "pattern": "^(a{1,200}b)*$"}},
-                  {"regex": '"(a{20}b){3}"'}]}, "string_chars"),
-        ({"all": [{"json_schema": {"type": "array", "items": {"type": "boolean"}, "maxItems": 900}},
-                  {"regex": r"\[(true, ){850}true\]"}]}, "satisfiable"),
-        ({"all": [{"json_schema": {}}, {"regex": "[0-9]{17}"}]}, "open_digits"),
-        ({"all": [{"json_schema": {"type": "object", "properties": {"a": {"type": "string"}}}},
-                  {"regex": r'\{"b": \[\[\]\]\}'}]}, "satisfiable"),
-        ({"json_schema": {"type": "string", "format": "regex", "pattern": r"^\[b-d\]$"}}, "satisfiable"),
-        ({"all": [{"json_schema": {"type": "string", "format": "regex"}}, {"regex": r'"\[b-d\]"'}]}, "string_chars"),
-        ({"all": [{"json_schema": {"type": "number"}}, {"regex": "a"}, {"regex": "b"}]}, None),
-        ({"all": [{"json_schema": {"type": "string"}}, {"regex": "a"}]}, None),
-        ({"all": [{"not": {"json_schema": {}}}, {"regex": "1"}]}, None),
-        ({"any": [{"json_schema": {"type": "integer", "minimum": 1e20}}, {"regex": "a"}]}, "satisfiable"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("constraint", "limit"), [
+    *rows("json_schema", "a_combination_with_a_schema_names_the_bound"),
+    ({"all": [{"json_schema": {"type": "number"}}, {"regex": "a"}, {"regex": "b"}]}, None),
+    ({"all": [{"json_schema": {"type": "string"}}, {"regex": "a"}]}, None),
+    ({"all": [{"not": {"json_schema": {}}}, {"regex": "1"}]}, None),
+])
 def test_a_combination_with_a_schema_names_the_bound(constraint: Any, limit: str | None) -> None:
     spec = spec_from_json(constraint)
     patient = Limits(compile_s_max=100)
@@ -178,13 +139,13 @@ def has_instance(schema: Any, rng: random.Random, attempts: int = 200) -> bool:
 @pytest.mark.sample(1)
 def test_unsatisfiable_random_schemas_have_no_instance(seed: int) -> None:
     rng, refused = random.Random(seed), 0
-    for _ in range(60):
+    for _ in range(60 if FULL else 30):
         parts = [random_schema(rng, 2) for _ in range(2)]
         text = json.dumps({"allOf": parts})
         if unsatisfiable(text):
             refused += 1
             assert not has_instance(json.loads(text, parse_float=Decimal), rng), text
-    assert refused > 5
+    assert refused > (5 if FULL else 2)
 
 
 @pytest.mark.parametrize("draft", DRAFTS)

@@ -16,7 +16,8 @@ from compiler.limits import Limits, ResourceGuard
 from tests.compiler.json_schema.test_random_schemas import compiled, embed, random_schema, random_value
 from tests.references.json_instances import write_instance
 from tests.references.json_suite import DRAFTS, check_by_value
-from tests.tables import table
+from tests.servers.cluster import FULL
+from tests.tables import rows, table
 
 FILES = {entry["file"]: entry for entry in table("json_schema")["suite"]}
 ARRAY = {"type": "array", "items": {"$ref": "#"}}
@@ -41,10 +42,10 @@ def test_verdicts_on_values_differ_only_where_it_is_listed(draft: str) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_random_values_agree_with_the_library_and_the_automaton(seed: int) -> None:
     rng, accepted = random.Random(seed), 0
-    for _ in range(40):
+    for _ in range(40 if FULL else 20):
         schema = random_schema(rng, 2)
         validator = Draft202012Validator(schema)
         try:
@@ -57,51 +58,12 @@ def test_random_values_agree_with_the_library_and_the_automaton(seed: int) -> No
             if automaton is not None:
                 assert automaton.accepts(write_instance(schema, value)) == valid, (schema, value)
             accepted += valid
-    assert accepted > 60
+    assert accepted > (60 if FULL else 30)
 
 
-@pytest.mark.parametrize(
-    ("schema", "text", "found"),
-    [
-        ({"properties": {"a b": {"items": {"minimum": 3}}}}, '{"a b": [3, 2]}', ('$["a b"][1]', "minimum")),
-        ({"exclusiveMaximum": 3}, "3.000", ("$", "exclusiveMaximum")),
-        ({"multipleOf": 0.01}, "0.075", ("$", "multipleOf")),
-        ({"multipleOf": 1e-8}, "12391239123", None),
-        ({"multipleOf": 3}, "3e400000000", None),
-        ({"type": "integer"}, "1.50e1", None),
-        ({"type": "integer"}, "1.5", ("$", "type")),
-        ({"enum": [1e2, "a"]}, "100.0", None),
-        ({"enum": [{"a": [1]}, 5]}, '{"a": [1.0]}', None),
-        ({"enum": [{"a": [1]}, 5]}, '{"a": [2]}', ("$", "enum")),
-        ({"const": True}, "1", ("$", "const")),
-        ({"uniqueItems": True}, '[{"a": 1, "b": 2}, {"b": 2.0, "a": 1}]', ("$[1]", "uniqueItems")),
-        ({"uniqueItems": True}, '[1, true, "1", [1], [true]]', None),
-        ({"contains": {"type": "null"}, "maxContains": 1}, "[null, null]", ("$", "maxContains")),
-        ({"propertyNames": {"maxLength": 1}}, '{"ab": 1}', ("$", "propertyNames")),
-        ({"dependentRequired": {"a": ["b"]}}, '{"a": 1}', ("$", "required")),
-        ({"anyOf": [{"items": {"type": "null"}}, {"type": "null"}]}, "[null, 1]", ("$[1]", "type")),
-        ({"oneOf": [{"type": "number"}, {"type": "integer"}]}, "1", ("$", "oneOf")),
-        ({"not": {}}, "1", ("$", "not")),
-        ({"if": {"minimum": 1}, "else": {"type": "null"}}, "0", ("$", "type")),
-        ({"additionalProperties": False}, '{"a": 1}', ("$.a", "additionalProperties")),
-        ({"properties": {"a": {}}, "unevaluatedProperties": False}, '{"b": 1}', ("$.b", "unevaluatedProperties")),
-        ({"enum": [{"a": 1}], "unevaluatedProperties": False}, '{"a": 1}', ("$.a", "unevaluatedProperties")),
-        ({"minLength": 2}, '"😀"', ("$", "minLength")),
-        ({"format": "regex"}, '"^[a-zA-Z0-9_]{3,16}$"', None),
-        ({"format": "regex"}, '"(it|describe)[^\\"\']+[-+]\\\\b"', None),
-        ({"format": "regex"}, '"[z-a]"', ("$", "format")),
-        ({"format": "regex"}, '"a{16,15}"', ("$", "format")),
-        ({"format": "byte"}, '"YQ\\u003d="', None),
-        ({"format": "byte"}, '"YQ"', ("$", "format")),
-        ({"constraint": {"regex": "a+"}}, '"\\u0061a"', None),
-        ({"constraint": {"regex": "a+"}}, '"b"', ("$", "constraint")),
-        ({"not": {"type": "string", "constraint": {"regex": "a+"}}}, '"b"', None),
-        ({"$ref": "#"}, "1", None),
-        ({"allOf": [{"$ref": "#/$defs/b"}, {"type": "string"}], "$defs": {"b": {"$ref": "#"}}}, "1", ("$", "type")),
-    ],
-)
-def test_the_first_violation_is_named(schema: object, text: str, found: tuple[str, str] | None) -> None:
-    assert keyword(schema, text) == found
+@pytest.mark.parametrize(("schema", "text", "found"), rows("json_schema", "the_first_violation_is_named"))
+def test_the_first_violation_is_named(schema: object, text: str, found: list[str]) -> None:
+    assert list(keyword(schema, text) or ()) == found
 
 
 def test_a_schema_that_negates_itself_is_refused() -> None:
@@ -111,13 +73,11 @@ def test_a_schema_that_negates_itself_is_refused() -> None:
 
 def test_a_value_too_deep_for_the_stack_names_a_limit() -> None:
     depth = sys.getrecursionlimit()
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "nesting_depth_max"):
         violation(ARRAY, "[" * depth + "]" * depth)
-    assert caught.value.limit == "nesting_depth_max"
 
 
 def test_a_long_validation_stops_at_the_limit_of_time() -> None:
     schema: dict[str, Any] = {"items": {"allOf": [{"properties": {f"p{n}": {"type": "null"}}} for n in range(500)]}}
-    with pytest.raises(LimitExceeded) as caught:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "compile_s_max"):
         violation(schema, json.dumps([{}] * 5_000), Limits(compile_s_max=0.5))
-    assert caught.value.limit == "compile_s_max"

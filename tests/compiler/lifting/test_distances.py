@@ -12,6 +12,7 @@ BETWEEN, INSIDE, LETTER_STATES, EDGES = 4, 60, 5, 90
 
 
 @pytest.mark.parametrize("seed", range(200))
+@pytest.mark.sample(60)
 def test_every_way_to_search_finds_the_same_distances(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(seed)
     states = BETWEEN + INSIDE

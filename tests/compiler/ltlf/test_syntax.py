@@ -11,7 +11,7 @@ from compiler.limits import Limits, ResourceGuard
 from compiler.ltlf import Builder, LtlfFormula, Op, parse_formula, print_formula, propositions_of
 from compiler.ltlf.syntax import Node
 from tests.references.random_formulas import random_formula
-from tests.tables import table
+from tests.tables import rows, table
 
 DEFAULTS = Limits()
 
@@ -36,21 +36,10 @@ def test_formulas_that_differ_are_not_equal(source: str, other: str) -> None:
     assert parse(source) != parse(other)
 
 
-@pytest.mark.parametrize(
-    ("source", "names"),
-    [
-        ('F("Ankle boot") & Shirt & F Shirt & t_shirt_top', ("Ankle boot", "Shirt", "t_shirt_top")),
-        ('"FUR" & "last" & "X"', ("FUR", "last", "X")),
-        ("Fa & aUb & truex & lastly & GUMBO", ("Fa", "aUb", "truex", "lastly", "GUMBO")),
-        ("N & T | P", ("N", "T", "P")),
-        (r'"say \"no\" \\ yes"', ('say "no" \\ yes',)),
-        ('café & "b & c" & _x1', ("café", "b & c", "_x1")),
-        ("true & last", ()),
-    ],
-)
-def test_names_are_listed_verbatim_in_order_of_occurrence(source: str, names: tuple[str, ...]) -> None:
-    assert propositions_of(parse(source)) == names
-    assert propositions_of(parse(print_formula(parse(source)))) == names
+@pytest.mark.parametrize(("source", "names"), rows("ltlf", "names_are_listed_verbatim_in_order_of_occurrence"))
+def test_names_are_listed_verbatim_in_order_of_occurrence(source: str, names: list[str]) -> None:
+    assert list(propositions_of(parse(source))) == names
+    assert list(propositions_of(parse(print_formula(parse(source))))) == names
 
 
 @pytest.mark.parametrize(("source", "position", "expected"), TABLE["faults"])
@@ -90,9 +79,8 @@ def test_a_capitalized_word_is_a_word() -> None:
 
 
 def test_a_syntax_error_counts_lines_and_columns_from_one() -> None:
-    with pytest.raises(SpecSyntaxError) as excinfo:
+    with pytest.raises(SpecSyntaxError, check=lambda error: (error.line, error.column) == (2, 7)):
         parse("F a &\n  G(b ^ c)")
-    assert (excinfo.value.line, excinfo.value.column) == (2, 7)
 
 
 def test_an_open_bracket_is_named_by_its_line_and_column() -> None:
@@ -102,24 +90,14 @@ def test_an_open_bracket_is_named_by_its_line_and_column() -> None:
 
 @pytest.mark.parametrize("source", ["secretname ^ b", '"secretname', "a secretname", "secretname)"])
 def test_a_syntax_error_does_not_repeat_the_source(source: str) -> None:
-    with pytest.raises(SpecSyntaxError) as excinfo:
+    with pytest.raises(SpecSyntaxError, check=lambda error: "secretname" not in str(error)):
         parse(source)
-    assert "secretname" not in str(excinfo.value)
 
 
-@pytest.mark.parametrize(
-    ("source", "construct", "position"),
-    [
-        ("a & WX[ ! ] b", "WX[!]", 6),
-        ("F[2] a", "F[...]", 1),
-        ("N a", "N", 0),
-        ("N(a)", "N", 0),
-        ("Z !a", "Z", 0),
-        ("a T b", "T", 2),
-        ("O(a & F b)", "the future inside O", None),
-        ("a S last", "the future inside S", None),
-    ],
-)
+@pytest.mark.parametrize(("source", "construct", "position"), [
+    *rows("ltlf", "unsupported_operators_are_refused_by_name"), ("O(a & F b)", "the future inside O", None),
+    ("a S last", "the future inside S", None),
+])
 def test_unsupported_operators_are_refused_by_name(source: str, construct: str, position: int | None) -> None:
     with pytest.raises(SpecUnsupported) as excinfo:
         parse(source)
@@ -143,9 +121,8 @@ ROOMY = Limits(formula_chars_max=1_000_000)
     ],
 )
 def test_a_formula_over_a_limit_is_refused_with_its_name(source: str, limits: Limits, limit: str) -> None:
-    with pytest.raises(LimitExceeded) as excinfo:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == limit):
         parse(source, limits)
-    assert excinfo.value.limit == limit
 
 
 @pytest.mark.parametrize(

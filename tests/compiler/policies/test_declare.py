@@ -11,7 +11,7 @@ from compiler.policies import read_decl
 from compiler.policies.declare import BINARY, TEMPLATES
 from compiler.policies.rules import read_rules
 from tests.references.dfa import assert_same
-from tests.tables import table
+from tests.tables import rows, table
 
 LETTERS = [frozenset(), frozenset({"call(a)"}), frozenset({"call(b)"}), frozenset({"call(c)"})]
 LITERATURE: dict[str, str] = table("declare")
@@ -45,16 +45,7 @@ def test_all_templates_are_known_to_the_literature_or_tested_here() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("template", "formula"),
-    [
-        ("not_responded_existence(a, b)", "!(F a & F b)"),
-        ("not_response(a, b)", "!F(a & F b)"),
-        ("not_precedence(a, b)", "!F(a & F b)"),
-        ("not_chain_response(a, b)", "!F(a & X b)"),
-        ("not_chain_precedence(a, b)", "!F(a & X b)"),
-    ],
-)
+@pytest.mark.parametrize(("template", "formula"), rows("policies", "negated_templates_say_what_their_definitions_say"))
 def test_negated_templates_say_what_their_definitions_say(template: str, formula: str) -> None:
     ours, theirs = read_rules([template, formula], None, guard())
     assert_same(formula_to_dfa(ours.formula, LETTERS, guard()), formula_to_dfa(theirs.formula, LETTERS, guard()))
@@ -85,21 +76,7 @@ def test_chain_templates_pass_over_results(rule: str, trace: list[frozenset[str]
     assert formula_to_dfa(read.formula, letters, guard()).accepts(map(letters.index, trace)) is verdict
 
 
-@pytest.mark.parametrize(
-    ("rule", "expected"),
-    [
-        ("response(a)", "two events"),
-        ("response(a, b, c)", "two events"),
-        ("response(a, )", "an event between the commas"),
-        ("init(a, b)", "one event"),
-        ("existence(a, 0)", "a number from 1 to 50"),
-        ("absence(a, 51)", "a number from 1 to 50"),
-        ("exactly(a, b)", "a number from 1 to 50"),
-        ("existence(a, 2, 3)", "an event, and optionally a number"),
-        ("response(a, b", "a closing bracket, and nothing after it"),
-        ("response(a, b) & c", "a closing bracket, and nothing after it"),
-    ],
-)
+@pytest.mark.parametrize(("rule", "expected"), rows("policies", "faulty_templates_are_refused"))
 def test_faulty_templates_are_refused(rule: str, expected: str) -> None:
     with pytest.raises(SpecSyntaxError) as caught:
         read_rules(["F a", rule], None, guard())

@@ -195,6 +195,7 @@ def _event(row: Sequence[Any]) -> Event:
 
 
 @pytest.mark.parametrize("seed", range(25))
+@pytest.mark.sample(10)
 def test_next_events_are_those_of_a_search_over_conversations(seed: int) -> None:
     rng = random.Random(seed)
     texts = [random_rule(rng) for _ in range(rng.randint(1, 3))]

@@ -24,11 +24,18 @@ from compiler.spec import Spec, leaves
 from compiler.text import ProductText, TextAutomaton, answer_text, check_text, read_prefix, replay
 from compiler.vocab import Vocabulary
 from tests.references.apart import taken_apart
-from tests.references.random_constraints import ALPHABET, few_pieces, pieces, random_spec, random_stacked_spec
+from tests.references.random_constraints import (
+    ALPHABET,
+    few_pieces,
+    pieces,
+    random_spec,
+    random_stacked_spec,
+    unexplained,
+)
 from tests.servers.cluster import FULL
 
 LIMITS = Limits(compile_s_max=60.0, budget_expansions_max=60, dfa_states_max=5_000)
-CASES, SEEDS = 15, 40 if FULL else 12
+CASES, SEEDS = (15, 40) if FULL else (8, 8)
 
 
 class Pair(NamedTuple):
@@ -46,7 +53,8 @@ class Pair(NamedTuple):
 
 def compiled_pair(spec: Spec, vocabulary: Vocabulary, draw: random.Random) -> Pair | None:
     try:
-        whole = compile_spec(spec, vocabulary, LIMITS)
+        with unexplained():
+            whole = compile_spec(spec, vocabulary, LIMITS)
     except CompileError:
         return None
     product = taken_apart(whole, vocabulary, draw, ResourceGuard(LIMITS))

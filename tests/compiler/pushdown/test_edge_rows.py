@@ -1,4 +1,4 @@
-"""Rows and slots hold the edges that they were made of."""
+"""Rows and slots hold their edges; classes have the distances of successors."""
 
 from __future__ import annotations
 
@@ -8,13 +8,26 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from compiler.automata import everything
+from compiler.lifting import UNREACHABLE
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
 from compiler.pipeline import compile_spec
-from compiler.pushdown import PushdownAutomaton, PushdownTables
+from compiler.pushdown import (
+    Configurations,
+    Grammar,
+    PushdownAutomaton,
+    PushdownTables,
+    build_machine,
+    call,
+    lift_to_tokens,
+)
 from compiler.pushdown.edge_rows import EdgeRows, beside, edge_rows
 from compiler.pushdown.saturation import _slot_costs
+from compiler.regex import Alternation, Chars, Concat, Repeat, literal_node
 from compiler.spec import spec_from_json
+from compiler.vocab import Vocabulary
 from tests.compiler.pushdown.test_lift import KEY_VOCABULARY
+from tests.compiler.pushdown.test_storage import CONSTRAINTS
 
 STATES, CLASSES = 12, 9
 
@@ -112,3 +125,42 @@ def test_rows_that_do_not_name_all_slots_are_refused() -> None:
     tables = tables_with_bases()
     with pytest.raises(ValueError, match="all slots"):
         replace(tables, edge_slot=np.zeros_like(tables.edge_slot))
+
+
+LIMITS = [{}, {"_ROW_BYTES_MAX": 0}, {"_SLOT_COSTS_MAX": 0}, {"_CELLS_MAX": 0}]
+
+
+@pytest.mark.parametrize("limits", LIMITS, ids=str)
+@pytest.mark.parametrize("constraint", CONSTRAINTS, ids=["schema", "budget and schema"])
+def test_distances_by_class_are_those_of_successors(
+    constraint: dict[str, object], limits: dict[str, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, most in limits.items():
+        monkeypatch.setattr(f"compiler.pushdown.stack_vectors.{name}", most)
+    tokens = compile_spec(spec_from_json(constraint), KEY_VOCABULARY).tokens
+    assert isinstance(tokens, PushdownAutomaton) and (tokens.tables.base != np.arange(tokens.states)).any()
+    draw, states = random.Random(7), Configurations(tokens)
+    for _ in range(20):
+        state = states.start
+        for _ in range(12):
+            found, after = states.expand(state)
+            assert found.tolist() == [states.distance_of(after(each)) for each in range(tokens.classes)]
+            assert np.array_equal(found, states.class_distances(np.array([state, state]))[1])
+            live = np.flatnonzero(found != UNREACHABLE).tolist()
+            if not live:
+                break
+            state = after(draw.choice(live))
+    assert (len(tokens.exit_costs._rows) == 1) == ("_ROW_BYTES_MAX" in limits)
+
+
+def test_a_state_that_leaves_before_each_character_is_not_dead() -> None:
+    guard = ResourceGuard(DEFAULT_LIMITS)
+    any_character = Chars(everything().minterms.charset([0]))
+    behind_a = Concat((literal_node("a", False), any_character, Repeat(any_character, 0, None)))
+    further = Alternation((any_character, literal_node(".!", False)))
+    grammar = Grammar(("s", "t"), (Concat((call(1), further)), behind_a))
+    machine = build_machine(grammar, guard, inline_growth_max=0)
+    tokens = Vocabulary((b"a", b"b", b".", b"a.", b"b.", None), (5,))
+    states = Configurations(lift_to_tokens(machine, tokens, guard))
+    assert states.distance_of(states.run([0, 3])) == states.distance_of(states.run([0, 0, 2])) == 1
+    assert states.members(states.run([0, 3])) == states.members(states.run([0, 0, 2]))

@@ -1,4 +1,4 @@
-"""Compares the lift with a slow one."""
+"""Compares the lift with a slow one, and combined machines with parts."""
 
 from __future__ import annotations
 
@@ -9,17 +9,29 @@ from typing import TypeAlias
 import numpy as np
 import pytest
 
-from compiler.automata import everything
+from compiler.automata import CharDfa, everything
 from compiler.json_schema import schema_texts
 from compiler.json_schema.rules import SchemaRules
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
-from compiler.pushdown import PushdownMachine, PushdownTables, build_machine, network_machine
+from compiler.pushdown import (
+    PushdownMachine,
+    PushdownTables,
+    build_machine,
+    complement,
+    intersect,
+    network_machine,
+    regular_machine,
+    unite,
+)
 from compiler.pushdown.arrivals import Arrivals
 from compiler.pushdown.lift import _plain, lift_machine
 from compiler.pushdown.machine import NO_ACTION
 from compiler.pushdown.near_states import UNLIKE_DEAD, near_states
+from compiler.regex import pattern_dfa
 from compiler.vocab import Vocabulary
 from tests.compiler.pushdown.grammars import GRAMMARS, GrammarCase
+from tests.compiler.pushdown.test_distances import compared, guard
+from tests.references.context_free import derives, mutated, random_text
 from tests.references.pushdown import toy_vocabulary
 from tests.references.pushdown_lift import ByteReader, Exit, Landing, lifted
 
@@ -97,6 +109,7 @@ def dense(tables: PushdownTables) -> np.ndarray:
 
 @pytest.mark.parametrize("case", GRAMMARS.values(), ids=GRAMMARS)
 @pytest.mark.parametrize("inline", [2_000, 0])
+@pytest.mark.sample(9)
 def test_tables_are_those_of_tokens_read_byte_by_byte(case: GrammarCase, inline: int) -> None:
     machine = build_machine(case.grammar, ResourceGuard(DEFAULT_LIMITS), inline_growth_max=inline)
     assert compare(machine, toy_vocabulary(case, random.Random(1))) > 0
@@ -146,3 +159,63 @@ def test_rows_that_share_a_hash_stay_apart(monkeypatch: pytest.MonkeyPatch) -> N
     case = GRAMMARS["arithmetic"]
     machine = build_machine(case.grammar, ResourceGuard(DEFAULT_LIMITS))
     assert compare(machine, toy_vocabulary(case, random.Random(1))) > 0
+
+
+PATTERNS = {"brackets": r"[^\]]*\(\)[^\]]*", "arithmetic": r"[^-]*1[^-]*|-1", "right recursion": "(?s:.{0,5})"}
+CHARS_MAX = 12
+
+
+def machine_of(case: GrammarCase) -> PushdownMachine:
+    return build_machine(case.grammar, guard())
+
+
+def regular(pattern: str) -> tuple[CharDfa, PushdownMachine]:
+    dfa = CharDfa(*pattern_dfa(pattern, guard()))
+    return dfa, regular_machine(dfa, guard())
+
+
+def texts(case: GrammarCase, draw: random.Random) -> list[str]:
+    drawn = [random_text(case.grammar, draw)[:CHARS_MAX] for _ in range(60)]
+    return [*drawn, *(mutated(text, draw, case.alphabet) for text in drawn), "", "é"]
+
+
+@pytest.mark.parametrize("name", PATTERNS)
+def test_a_product_has_the_common_texts_and_exact_distances(name: str) -> None:
+    case, draw = GRAMMARS[name], random.Random(name)
+    dfa, beside = regular(PATTERNS[name])
+    both = intersect(machine_of(case), beside, guard())
+    verdicts = {text: derives(case.grammar, text) and dfa.accepts(text) for text in texts(case, draw)}
+    assert {text: both.accepts(text.encode()) for text in verdicts} == verdicts
+    assert 1 < sum(verdicts.values()) < len(verdicts)
+    for _ in range(2):
+        count, wrong = compared(both, toy_vocabulary(case, draw), case.heights)
+        assert wrong == [] and count > 5
+
+
+@pytest.mark.parametrize("name", ["brackets", "arithmetic"])
+def test_a_complement_has_the_other_texts(name: str) -> None:
+    case, draw = GRAMMARS[name], random.Random(name)
+    other = complement(machine_of(case))
+    everything = regular("(?s:.*)")[1]
+    texts_only = intersect(other, everything, guard())
+    for text in texts(case, draw):
+        assert other.accepts(text.encode()) == texts_only.accepts(text.encode()) == (not derives(case.grammar, text))
+    assert other.accepts(b"\xff") and not texts_only.accepts(b"\xff")
+    short = regular("(?s:.{0,4})")[1]
+    assert compared(intersect(other, short, guard()), toy_vocabulary(case, draw), case.heights)[1] == []
+
+
+def test_only_deterministic_machines_have_a_complement() -> None:
+    with pytest.raises(ValueError, match="several readings"):
+        complement(machine_of(GRAMMARS["dangling else"]))
+
+
+def test_a_union_has_the_texts_of_all_machines() -> None:
+    cases, draw = [GRAMMARS[name] for name in ("brackets", "arithmetic", "dangling else")], random.Random(2)
+    any_of = unite([*map(machine_of, cases), regular("a[bc]*")[1]], guard())
+    for text in [each for case in cases for each in texts(case, draw)]:
+        expected = any(derives(case.grammar, text) for case in cases)
+        assert any_of.accepts(text.encode()) == expected, text
+    assert any_of.accepts(b"abcb") and not any_of.accepts(b"abcd")
+    both = unite([machine_of(cases[0]), regular(r"\(\)\(\[")[1]], guard())
+    assert compared(both, toy_vocabulary(cases[0], draw), cases[0].heights)[1] == []

@@ -107,6 +107,7 @@ def test_walks_over_gpt2_are_exact_and_end_in_time(case: GrammarCase, gpt2: Voca
 
 
 @pytest.mark.parametrize("case", GRAMMARS.values(), ids=GRAMMARS)
+@pytest.mark.sample(6)
 def test_walks_over_small_vocabularies_are_exact(case: GrammarCase) -> None:
     draw, texts = random.Random(2), 0
     for inline in (2_000, 0) * 2:
@@ -191,12 +192,13 @@ def split(grammar: Grammar) -> Grammar:
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
+@pytest.mark.sample(6)
 def test_components_split_into_rules_change_no_distance(name: str) -> None:
     case, draw = GRAMMARS[name], random.Random(name)
     grammars = case.grammar, split(case.grammar)
     machines = [build_machine(grammar, guard(), inline_growth_max=0) for grammar in grammars]
     assert len(machines[0].rules) < len(machines[1].rules)
-    for _ in range(3):
+    for _ in range(2):
         vocabulary = toy_vocabulary(case, draw)
         one, other = (Configurations(lift_to_tokens(machine, vocabulary, guard())) for machine in machines)
         here, there = one.start, other.start

@@ -20,6 +20,7 @@ from compiler.pipeline import compile_text
 from compiler.regex import node_nfa, parse_pattern, pattern_dfa
 from compiler.spec import spec_from_json
 from compiler.text import check_text
+from tests.tables import rows
 
 TEXTS = ["".join(chars) for length in range(6) for chars in itertools.product("ab\n-", repeat=length)]
 SHORT_TEXTS = ["".join(chars) for length in range(5) for chars in itertools.product("ab\né ", repeat=length)]
@@ -46,7 +47,7 @@ def random_pattern(rng: random.Random, leaves: tuple[str, ...], depth: int = 4) 
 
 
 @pytest.mark.parametrize("seed", range(8))
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_random_look_arounds_accept_what_fullmatch_accepts(seed: int) -> None:
     rng, comparisons = random.Random(900 + seed), 0
     while comparisons < 60:
@@ -64,7 +65,7 @@ def test_random_look_arounds_accept_what_fullmatch_accepts(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.sample(2)
+@pytest.mark.sample(1)
 def test_random_patterns_are_found_where_node_finds_them(seed: int) -> None:
     node = shutil.which("node")
     if node is None:
@@ -82,20 +83,8 @@ def test_random_patterns_are_found_where_node_finds_them(seed: int) -> None:
         assert [dfa.accepts(text) for text in SHORT_TEXTS] == verdicts, pattern
 
 
-@pytest.mark.parametrize(
-    ("pattern", "found", "not_found"),
-    [
-        (r"\bcat\b", ("cat", "a cat.", "écat", "cat\n"), ("cats", "_cat", "bobcat1")),
-        (r"^\B$", ("",), ("a", " ")),
-        (r"(?<=a+)b", ("aab", "xab"), ("b", "xb")),
-        (r"(?<!a|bc)d", ("d", "cd"), ("ad", "bcd")),
-        (r"^(?!con$|prn$).*$", ("cons", "", "prnx"), ("con", "prn")),
-        (r"^(?=.*\d)(?=.*[a-z]).{3,5}$", ("a1b", "1111a"), ("aaa", "a1", "a1b2c3")),
-        (r"a(?=$)", ("a", "ba"), ("a\n", "ab")),
-        (r"(?<=^\p{Lu})\p{Ll}(?!\P{L})", ("Ab", "Éa", "Äbc"), ("ab", "Ab1", "xAb")),
-    ],
-)
-def test_patterns_of_ecmascript_are_found(pattern: str, found: tuple[str, ...], not_found: tuple[str, ...]) -> None:
+@pytest.mark.parametrize(("pattern", "found", "not_found"), rows("regex", "patterns_of_ecmascript_are_found"))
+def test_patterns_of_ecmascript_are_found(pattern: str, found: list[str], not_found: list[str]) -> None:
     dfa = search_dfa(pattern, ResourceGuard(Limits()))
     assert [text for text in (*found, *not_found) if dfa.accepts(text)] == list(found)
 
@@ -135,6 +124,5 @@ def test_copies_of_a_look_around_are_built_once() -> None:
     [("(?=(?:a{1000}){1000})a", "nfa_positions_max"), ("(?:(?=.*a.{12}b)(?!.*b.{9}a).)*", "dfa_states_max")],
 )
 def test_a_look_around_that_outgrows_a_limit_names_it(pattern: str, limit: str) -> None:
-    with pytest.raises(LimitExceeded) as excinfo:
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == limit):
         pattern_dfa(pattern, ResourceGuard(Limits(dfa_states_max=500)))
-    assert excinfo.value.limit == limit

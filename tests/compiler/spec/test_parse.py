@@ -1,4 +1,4 @@
-"""Constraint objects: parsing, refusals with their position, and one hash per meaning."""
+"""Constraint objects: parsing, refusals, hashes, names and warnings."""
 
 from __future__ import annotations
 
@@ -7,7 +7,24 @@ from typing import Any
 import pytest
 
 from compiler.errors import SpecSyntaxError
-from compiler.spec import KeywordsSpec, LtlfSpec, Proposition, RegexSpec, spec_from_json, spec_hash, spec_to_json
+from compiler.exact_json import load_json
+from compiler.pipeline import compile_spec, compile_text
+from compiler.spec import (
+    KeywordsSpec,
+    LtlfSpec,
+    Proposition,
+    RegexSpec,
+    caller_names,
+    in_caller_names,
+    meaning_name,
+    spec_from_json,
+    spec_hash,
+    spec_to_json,
+    spec_warnings,
+)
+from compiler.text import check_text
+from compiler.vocab import byte_vocabulary
+from tests.tables import rows, table
 
 GOOD: list[dict[str, Any]] = [
     {"ltlf": "F dog"},
@@ -41,85 +58,14 @@ def test_the_order_of_declarations_does_not_matter() -> None:
     assert spec_hash(left) == spec_hash(right)
 
 
-@pytest.mark.parametrize(
-    ("constraint", "field"),
-    [
-        (None, "constraint"),
-        ([], "constraint"),
-        ("F dog", "constraint"),
-        ({}, "constraint"),
-        ({"peg": "x"}, "constraint"),
-        ({"ltlf": "a", "regex": "b"}, "constraint"),
-        ({"ltlf": 3}, "ltlf"),
-        ({"ltlf": True}, "ltlf"),
-        ({"regex": ["a"]}, "regex"),
-        ({"ltlf": "a", "props": {}}, "props"),
-        ({"regex": "a", "leading_space": "maybe"}, "leading_space"),
-        ({"regex": "a", "leading_space": 1}, "leading_space"),
-        ({"regex": "\ud800"}, "regex"),
-        ({"ltlf": "\udfff"}, "ltlf"),
-        ({"keywords": []}, "keywords"),
-        ({"keywords": "dog"}, "keywords"),
-        ({"keywords": [[]]}, "keywords.0"),
-        ({"keywords": ["a", ""]}, "keywords.1"),
-        ({"keywords": [" \t"]}, "keywords.0"),
-        ({"keywords": [3]}, "keywords.0"),
-        ({"keywords": ["a", ["b", None]]}, "keywords.1.1"),
-        ({"keywords": ["a"], "ordered": 1}, "ordered"),
-        ({"keywords": ["a"], "inflect": 1}, "inflect"),
-        ({"keywords": ["a"], "none": 1}, "none"),
-        ({"keywords": ["a"], "none": True, "ordered": True}, "ordered"),
-        ({"keywords": ["a", {"forms": ["b"], "min": 1}], "none": True}, "keywords.1"),
-        ({"keywords": [{"forms": "a", "min": 2, "max": 1}]}, "keywords.0"),
-        ({"keywords": [{"forms": "a", "min": -1}]}, "keywords.0"),
-        ({"keywords": [{"forms": "a", "least": 1}]}, "keywords.0.least"),
-        ({"keywords": ["a", {"forms": ["b", 1]}]}, "keywords.1.forms.1"),
-        ({"infill": 3}, "infill"),
-        ({"choice": []}, "choice"),
-        ({"choice": ["a", 1]}, "choice.1"),
-        ({"choice": ["a"], "leading_space": "no"}, "leading_space"),
-        ({"json_schema": []}, "json_schema"),
-        ({"json_schema": {}, "whitespace": "wide"}, "whitespace"),
-        ({"json_schema": {}, "property_order": "alphabetic"}, "property_order"),
-        ({"json_schema": {}, "property_order": ["a"]}, "property_order"),
-        ({"json_schema": {}, "max_depth": -1}, "max_depth"),
-        ({"max_words": -1}, "max_words"),
-        ({"min_words": 3, "max_words": 2}, "min_words"),
-        ({"max_chars": True}, "max_chars"),
-        ({"max_chars": None}, "max_words"),
-        ({"sentences": {"min": 2, "max": 1}}, "sentences"),
-        ({"sentences": {"least": 2}}, "sentences.least"),
-        ({"max_words": 2, "regex": "a"}, "constraint"),
-        ({"all": []}, "all"),
-        ({"any": [{"regex": "a"}, {"regex": 1}]}, "any.1.regex"),
-        ({"all": [{"any": [{"keywords": ["a", ""]}]}]}, "all.0.any.0.keywords.1"),
-        ({"all": [{"regex": "a"}], "regex": "b"}, "constraint"),
-        ({"not": [{"regex": "a"}]}, "not"),
-        ({"not": {"regex": "a"}, "leading_space": "strip"}, "leading_space"),
-        ({"labels": ["a", "a"], "ltlf": "a"}, "labels"),
-        ({"labels": [], "ltlf": "a"}, "labels"),
-        ({"all": [{"labels": ["a"], "ltlf": "a"}]}, "all.0.labels"),
-        ({"dfa": {"start": "s", "accepting": []}}, "dfa"),
-        ({"keywords": ["\ud83d"]}, "keywords.0"),
-        ({"ltlf": "a", "propositions": []}, "propositions"),
-        ({"ltlf": "a", "propositions": {"eos": ["x"]}}, "propositions.eos"),
-        ({"ltlf": "a", "propositions": {"nomatch": ["x"]}}, "propositions.nomatch"),
-        ({"ltlf": "a", "propositions": {"TRUE": ["x"]}}, "propositions.TRUE"),
-        ({"ltlf": "a", "propositions": {"last": ["x"]}}, "propositions.last"),
-        ({"ltlf": "a", "propositions": {" ": ["x"]}}, "propositions"),
-        ({"ltlf": "a", "propositions": {"p": []}}, "propositions"),
-        ({"ltlf": "a", "propositions": {"p": "x"}}, "propositions.p"),
-        ({"ltlf": "a", "propositions": {"p": {"regex": "x", "words": ["y"]}}}, "propositions"),
-        ({"ltlf": "a", "propositions": {"p": {"regex": "x", "case_sensitive": True}}}, "propositions.p.case_sensitive"),
-        ({"ltlf": "a", "propositions": {"p": {"word": ["x"]}}}, "propositions.p.word"),
-        ({"ltlf": "a", "propositions": {"p": {}}}, "propositions"),
-    ],
-    ids=str,
-)
+@pytest.mark.parametrize(("constraint", "field"), [
+    *rows("spec", "an_invalid_constraint_is_refused_with_its_field"), (None, "constraint"),
+    ({"regex": "\ud800"}, "regex"), ({"ltlf": "\udfff"}, "ltlf"), ({"keywords": ["a", ["b", None]]}, "keywords.1.1"),
+    ({"max_chars": None}, "max_words"), ({"keywords": ["\ud83d"]}, "keywords.0"),
+], ids=str)
 def test_an_invalid_constraint_is_refused_with_its_field(constraint: object, field: str) -> None:
-    with pytest.raises(SpecSyntaxError) as refusal:
+    with pytest.raises(SpecSyntaxError, check=lambda error: error.field == field):
         spec_from_json(constraint)
-    assert refusal.value.field == field
 
 
 def test_specs_built_in_python_are_validated() -> None:
@@ -136,6 +82,101 @@ def test_specs_built_in_python_are_validated() -> None:
 def test_an_error_repeats_no_long_name() -> None:
     secret = "SECRET" * 20
     for constraint in ({"ltlf": "a", secret: 1}, {"ltlf": "a", "propositions": {secret: 3}}):
-        with pytest.raises(SpecSyntaxError) as refusal:
+        with pytest.raises(SpecSyntaxError, check=lambda error: "SECRET" not in str(error) + error.field):
             spec_from_json(constraint)
-        assert "SECRET" not in str(refusal.value) + refusal.value.field
+
+
+HASHES = table("spec_hashes")
+
+
+def hashes(pair: dict[str, str]) -> set[str]:
+    return {spec_hash(spec_from_json(load_json(source))) for source in pair.values()}
+
+
+@pytest.mark.parametrize("pair", HASHES["same"], ids=str)
+def test_a_constraint_written_differently_has_one_hash(pair: dict[str, str]) -> None:
+    assert len(hashes(pair)) == 1
+
+
+@pytest.mark.parametrize("pair", HASHES["different"], ids=str)
+def test_constraints_of_different_meaning_have_different_hashes(pair: dict[str, str]) -> None:
+    assert len(hashes(pair)) == 2
+
+
+@pytest.mark.parametrize(("constraint", "good", "bad"), rows("spec", "similar_proposition_names_do_not_collide"))
+def test_similar_proposition_names_do_not_collide(constraint: dict[str, Any], good: str, bad: str) -> None:
+    automaton = compile_text(spec_from_json(constraint))
+    assert check_text(automaton, good).satisfied and not check_text(automaton, bad).satisfied
+
+
+def test_unused_propositions_are_dropped_and_not_shown() -> None:
+    spec = spec_from_json({"ltlf": "F a", "propositions": {"a": ["dog"], "z": ["secret"]}})
+    compiled = compile_spec(spec, byte_vocabulary())
+    assert [word.letters for word in check_text(compiled.text, "secret dog").words] == [(), ("dog",)]
+    assert compiled.spec == spec_from_json({"ltlf": "F a", "propositions": {"a": ["dog"]}})
+
+
+def test_a_malformed_unused_proposition_is_refused() -> None:
+    with pytest.raises(SpecSyntaxError, check=lambda error: error.field == "all.0.propositions.z.regex"):
+        spec_hash(spec_from_json({"all": [{"ltlf": "F a", "propositions": {"z": {"regex": "("}}}]}))
+
+
+def test_a_malformed_formula_is_refused_with_its_position() -> None:
+    with pytest.raises(SpecSyntaxError, check=lambda error: error.position == 4):
+        spec_hash(LtlfSpec("F (a"))
+
+
+def test_propositions_are_shown_under_the_callers_names() -> None:
+    spec = spec_from_json({"ltlf": "F pet & F beast", "propositions": {"pet": ["dog", "cat"], "beast": ["cat", "dog"]}})
+    names = caller_names(spec)
+    assert names == {"cat|dog": ("beast", "pet")} or names == {"cat|dog": ("pet", "beast")}
+    assert in_caller_names(("cat|dog", "bird"), names) == ("beast", "bird", "pet")
+    assert caller_names(spec_from_json({"keywords": [["Runs", "run"]]})) == {"run|runs": ("Runs",)}
+
+
+def test_canonical_proposition_names_are_short_and_never_reserved() -> None:
+    names = [f"word{number}" for number in range(500)]
+    first, second = (meaning_name(Proposition(tuple(words))) for words in (names, names[:-1]))
+    assert len(first) < 80 and first != second
+    assert meaning_name(Proposition(("eos",))) == "eos'"
+    assert meaning_name(Proposition(("a|b",))) != meaning_name(Proposition(("a", "b")))
+
+
+LIST = {"keywords": ["dog", "cat"]}
+
+
+@pytest.mark.parametrize(
+    ("constraint", "fields"),
+    [
+        ({"not": LIST}, ["not"]),
+        ({"all": [{"max_words": 9}, {"not": LIST}, {"any": [{"not": LIST}]}]}, ["all.1.not", "all.2.any.0.not"]),
+        ({"not": LIST, "labels": ["dog", "cat"]}, ["not"]),
+        ({"regex": "F(dog & X cat)"}, ["regex"]),
+        ({"all": [{"regex": "G !dog"}, {"regex": "[a-z]+"}]}, ["all.0.regex"]),
+        ({"ltlf": "Fdog"}, ["ltlf"]),
+        ({"sequence": ["a", {"any": ["b", {"not": LIST}]}, {"optional": {"ltlf": "Fdog"}}]},
+         ["sequence.1.any.1.not", "sequence.2.optional.ltlf"]),
+        ({"ltlf": "G(Xdog | Fred)", "propositions": {"Fred": ["Fred"]}}, ["ltlf"]),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_constraint_of_two_readings_gets_a_warning(constraint: dict[str, object], fields: list[str]) -> None:
+    assert [warning.field for warning in spec_warnings(spec_from_json(constraint))] == fields
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [
+        {"not": {"keywords": ["dog"]}}, {"not": {"keywords": [["dog", "cat"]]}}, {**LIST, "none": True},
+        {"not": {**LIST, "none": True}}, {"not": {**LIST, "ordered": True}}, {"not": {"any": [LIST, LIST]}},
+        {"regex": "(dog|cat)"}, {"regex": "a|b"}, {"regex": "F"}, {"ltlf": "F dog & G(!cat)"}, {"ltlf": 'F("Fred")'},
+        {"ltlf": "F(fred)"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_plain_constraint_gets_no_warning(constraint: dict[str, object]) -> None:
+    assert spec_warnings(spec_from_json(constraint)) == ()
+
+
+def test_the_warnings_of_one_constraint_are_few() -> None:
+    assert len(spec_warnings(spec_from_json({"all": [{"not": LIST}] * 50}))) == 8

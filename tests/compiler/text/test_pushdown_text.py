@@ -44,7 +44,7 @@ def test_a_check_names_the_first_hopeless_character(spec: GrammarSpec) -> None:
     alphabet, text = ALPHABETS[spec], compile_text(spec)
     accepted = {
         "".join(each)
-        for length in range(8)
+        for length in range(8 if spec is SPACED else 7)  # longer ones end no shorter prefix
         for each in itertools.product(alphabet, repeat=length)
         if each.count("(") == each.count(")") and derives(grammar, "".join(each))
     }
@@ -55,6 +55,7 @@ def test_a_check_names_the_first_hopeless_character(spec: GrammarSpec) -> None:
 
 
 @pytest.mark.parametrize("name", GRAMMARS)
+@pytest.mark.sample(5)
 def test_one_space_may_stand_before_a_text(name: str) -> None:
     case, draw = GRAMMARS[name], random.Random(5)
     machine = build_machine(case.grammar, ResourceGuard(DEFAULT_LIMITS))
@@ -125,9 +126,8 @@ def test_a_prompt_that_tokens_cannot_continue_is_found() -> None:
 def test_hostile_texts_stop_at_a_named_limit() -> None:
     text = compile_text(GrammarSpec('root ::= root root root | root root | "a"', "gbnf"))
     assert check_text(text, "a" * 30).satisfied
-    with pytest.raises(LimitExceeded) as caught:
-        check_text(text, "a" * 5_000)
-    assert caught.value.limit == "check_steps_max"
+    with pytest.raises(LimitExceeded, check=lambda error: error.limit == "check_steps_max"):
+        check_text(replace(text, limits=Limits(check_steps_max=20_000)), "a" * 500)
     few, tokens = pushdown(AMBIGUOUS)
     few = replace(few, limits=Limits(check_steps_max=50))
     with pytest.raises(LimitExceeded, match="check_steps_max"):
@@ -141,9 +141,8 @@ def test_deep_texts_take_few_steps() -> None:
 
 
 def test_what_no_token_spells_is_named() -> None:
-    with pytest.raises(SpecUnspellable) as caught:
+    with pytest.raises(SpecUnspellable, check=lambda error: error.characters == ("é",)):
         compile_spec(GrammarSpec('root ::= "é" | "日日" | "(" root "}"', "gbnf"), TOKENS)
-    assert caught.value.characters == ("é",)
     with pytest.raises(SpecUnsatisfiable):
         compile_spec(GrammarSpec('start: /a+/ "a"', "lark"), TOKENS)
     with pytest.raises(SpecUnsatisfiable):

@@ -16,6 +16,7 @@ from compiler.text import TextAutomaton, answer_text, check_text, replay
 from compiler.vocab import byte_vocabulary
 from tests.references.random_constraints import ALPHABET, random_proposition, random_spec
 from tests.references.text import satisfies, word_trace
+from tests.tables import rows
 
 PARTS = (
     *ALPHABET,
@@ -28,7 +29,7 @@ def random_text(draw: random.Random) -> str:
 
 
 @pytest.mark.parametrize("seed", range(60))
-@pytest.mark.sample(20)
+@pytest.mark.sample(10)
 def test_the_letters_of_a_text_are_those_of_the_definition(seed: int) -> None:
     draw = random.Random(seed)
     names = draw.sample(("p", "q", "r", "s"), draw.randint(1, 4))
@@ -81,15 +82,7 @@ def test_a_violation_is_at_the_first_character_without_a_continuation() -> None:
     assert check_text(compile_text(RegexSpec("ab+")), "abab").violated_at == 2
 
 
-@pytest.mark.parametrize(
-    ("constraint", "raw", "answer"),
-    [
-        ({"regex": "dog"}, " dog", "dog"), ({"regex": "dog"}, "dog", "dog"), ({"regex": " ?dog"}, " dog", "dog"),
-        ({"regex": " dog"}, " dog", " dog"), ({"regex": " dog"}, "  dog", " dog"), ({"regex": "( x|y)"}, " y", "y"),
-        ({"regex": "( x|y)"}, " x", " x"), ({"regex": "x", "leading_space": "forbid"}, " x", " x"),
-        ({"ltlf": "F dog"}, " dog", " dog"), ({"regex": "[^a]*"}, "  b", " b"),
-    ],
-)  # fmt: skip
+@pytest.mark.parametrize(("constraint", "raw", "answer"), rows("text", "an_answer_excludes_one_leading_space"))
 def test_an_answer_excludes_one_leading_space(constraint: dict[str, object], raw: str, answer: str) -> None:
     assert answer_text(compile_text(spec_from_json(constraint)), raw) == answer
 

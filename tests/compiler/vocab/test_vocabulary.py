@@ -39,6 +39,7 @@ def real(request: pytest.FixtureRequest, shared: Path) -> tuple[str, str, Vocabu
     return name, text, vocabulary
 
 
+@pytest.mark.sample(5)
 def test_the_bytes_of_a_real_tokenizers_ids_spell_the_text(real: tuple[str, str, Vocabulary]) -> None:
     name, text, vocabulary = real
     tokenizer = tokenizers.Tokenizer.from_str(text)
@@ -55,6 +56,7 @@ def test_the_bytes_of_a_real_tokenizers_ids_spell_the_text(real: tuple[str, str,
     assert spelled >= len(TEXTS) // 3
 
 
+@pytest.mark.sample(5)
 def test_special_tokens_and_unused_ids_have_no_bytes(real: tuple[str, str, Vocabulary]) -> None:
     _, text, vocabulary = real
     data = json.loads(text)

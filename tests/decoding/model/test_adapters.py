@@ -51,7 +51,7 @@ def _log_probs(model: HuggingFaceModel, prompt: list[int]) -> list[Tensor]:
 
 
 @pytest.mark.parametrize("name", MODELS)
-@pytest.mark.sample(9)
+@pytest.mark.sample(4)
 def test_an_adapter_gives_the_log_probs_of_the_merged_model(name: str, tmp_path: Path) -> None:
     make = MODELS[name]
     model, merged, bare = _with_adapters(make, tmp_path, "a"), make(), HuggingFaceModel(make())
@@ -66,7 +66,7 @@ def test_an_adapter_gives_the_log_probs_of_the_merged_model(name: str, tmp_path:
 
 
 @pytest.mark.parametrize("name", ["llama, wide", *SHARED, "stablelm, options lost on the way"])
-@pytest.mark.sample(8)
+@pytest.mark.sample(5)
 def test_generations_with_different_adapters_share_steps_with_the_same_bits(name: str, tmp_path: Path) -> None:
     model = _with_adapters(MODELS[name], tmp_path, "a", "b")
     generations = [(adapter, [number, 5, 6]) for number, adapter in enumerate(("", "a", "b", "a", ""), 1)]
@@ -122,9 +122,7 @@ def test_scales_are_those_of_the_library_peft(options: dict[str, Any], tmp_path:
      (ALPHA / RANK, 3 / RANK)),
     ({"init_lora_weights": "gaussian", "alpha_pattern": {"q_proj": 5.0, LAYERS[0]: 1.0}}, (5 / RANK, ALPHA / RANK)),
 ])  # fmt: skip
-def test_scales_follow_rank_and_patterns(
-    options: dict[str, Any], scales: tuple[float, float], tmp_path: Path
-) -> None:
+def test_scales_follow_rank_and_patterns(options: dict[str, Any], scales: tuple[float, float], tmp_path: Path) -> None:
     bare, merged = llama_of(), llama_of()
     write_adapter(tmp_path, bare, layers=LAYERS, **options)
     merge(merged, tmp_path, dict(zip(LAYERS, scales, strict=True)).__getitem__)
@@ -145,11 +143,18 @@ def _changed(case: dict[str, Any], folder: Path) -> Path:
     return folder
 
 
+@pytest.fixture(scope="module")
+def bare() -> HuggingFaceModel:
+    """A model that takes none of the adapters below."""
+    return HuggingFaceModel(llama_of())
+
+
 @pytest.mark.parametrize("case", table("adapters")["case"], ids=lambda case: case["name"])
-def test_an_adapter_that_would_read_otherwise_is_refused(case: dict[str, Any], tmp_path: Path) -> None:
-    with pytest.raises(ModelUnavailable) as error:
-        HuggingFaceModel(llama_of()).add_adapters({"a": str(_changed(case, tmp_path))})
-    assert case["reason"] in str(error.value) and len(str(error.value)) < 400
+def test_an_adapter_that_would_read_otherwise_is_refused(
+    case: dict[str, Any], bare: HuggingFaceModel, tmp_path: Path
+) -> None:
+    with pytest.raises(ModelUnavailable, check=lambda error: case["reason"] in str(error) and len(str(error)) < 400):
+        bare.add_adapters({"a": str(_changed(case, tmp_path))})
 
 
 class _Marker:
@@ -163,23 +168,23 @@ class _Marker:
 
 
 @pytest.mark.parametrize("name", [WEIGHTS, "adapter_model.bin"])
-def test_a_pickle_is_never_read(name: str, tmp_path: Path) -> None:
+def test_a_pickle_is_never_read(name: str, bare: HuggingFaceModel, tmp_path: Path) -> None:
     write_adapter(tmp_path, llama_of())
     (tmp_path / WEIGHTS).unlink()
     (tmp_path / name).write_bytes(pickle.dumps(_Marker(tmp_path / "ran")))
     with pytest.raises(ModelUnavailable, match=r"no readable adapter_model\.safetensors .* save the adapter with"):
-        HuggingFaceModel(llama_of()).add_adapters({"a": str(tmp_path)})
+        bare.add_adapters({"a": str(tmp_path)})
     assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("text", [None, "{", "[]", b"\xff"])
-def test_a_folder_without_a_configuration_is_refused(text: Any, tmp_path: Path) -> None:
+def test_a_folder_without_a_configuration_is_refused(text: Any, bare: HuggingFaceModel, tmp_path: Path) -> None:
     write_adapter(tmp_path, llama_of())
     (tmp_path / CONFIG).unlink() if text is None else (tmp_path / CONFIG).write_bytes(
         text if isinstance(text, bytes) else text.encode()
     )
     with pytest.raises(ModelUnavailable, match=rf"'a' .* {CONFIG}"):
-        HuggingFaceModel(llama_of()).add_adapters({"a": str(tmp_path)})
+        bare.add_adapters({"a": str(tmp_path)})
 
 
 def test_a_layer_that_the_model_does_not_call_is_refused(tmp_path: Path) -> None:

@@ -102,9 +102,9 @@ class ReferenceTree:
 @pytest.mark.parametrize("window", [None, 2, 9])
 @pytest.mark.parametrize("group", [1, 2])
 @pytest.mark.parametrize("seed", range(4 if FULL else 1))
+@pytest.mark.sample(12)
 def test_rows_attend_only_to_their_path_in_any_block_split(
-    group: int, seed: int, window: int | None, cap: bool, sinks: bool, biases: bool,
-    monkeypatch: pytest.MonkeyPatch
+    group: int, seed: int, window: int | None, cap: bool, sinks: bool, biases: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tree_attention, "_PAIRS_MIN", 0)
     monkeypatch.setattr(tree_attention, "_GAIN_MIN", 0.0)

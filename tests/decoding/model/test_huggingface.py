@@ -81,9 +81,7 @@ def test_models_with_prefix_sharing_match_full_forward_passes(name: str) -> None
 @pytest.mark.parametrize("name", SHARED)
 @pytest.mark.parametrize("size", [1, 2, 3])
 @pytest.mark.sample(6)
-def test_prompts_in_chunks_match_full_forward_passes(
-    name: str, size: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_prompts_in_chunks_match_full_forward_passes(name: str, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(shared_prefix._CHUNK_TOKENS, "cpu", size)
     model = HuggingFaceModel(SHARED[name]())
     assert model.prefix_sharing_disabled_reason == ""
@@ -130,6 +128,7 @@ def test_long_inputs_are_read_in_chunks(make: Callable[[], PreTrainedModel], mon
 
 
 @pytest.mark.parametrize("name", ["captions", "stories260k", "tinystories-656k"])
+@pytest.mark.sample(2)
 def test_trained_models_match_full_forward_passes(name: str, shared: Path) -> None:
     path = shared / "models" / name
     reference = AutoModelForCausalLM.from_pretrained(path, dtype=torch.float32, local_files_only=True).eval()
@@ -143,6 +142,7 @@ def test_trained_models_match_full_forward_passes(name: str, shared: Path) -> No
     [(name, dtype) for name in ("gpt2", "llama, grouped keys", "mistral, a window of 5") for dtype in HALF]
     + [("bloom, biases by distance", torch.float16), ("mpt, biases by distance, clipped", torch.bfloat16)],
 )  # fmt: skip
+@pytest.mark.sample(5)
 def test_half_precision_log_probs_are_near_single_precision(name: str, dtype: torch.dtype) -> None:
     model = HuggingFaceModel(SHARED[name]().to(dtype))
     assert (model.tolerance, model.prefix_sharing_disabled_reason) == (0.5, "")
@@ -150,6 +150,7 @@ def test_half_precision_log_probs_are_near_single_precision(name: str, dtype: to
 
 
 @pytest.mark.parametrize("name", [name for name in SHARED if "biases" in name])
+@pytest.mark.sample(2)
 def test_linear_biases_match_full_passes_in_long_texts(name: str) -> None:
     model, reference = HuggingFaceModel(SHARED[name]()), SHARED[name]()
     prompt = np.random.default_rng(0).integers(1, V, 1000).tolist()
@@ -202,6 +203,7 @@ def test_prefix_sharing_supports_half_precision_with_large_logits() -> None:
 
 
 @pytest.mark.parametrize("name", ["gpt2", "llama, large", "qwen3, normed keys"])
+@pytest.mark.sample(2)
 def test_decode_steps_seldom_synchronise_with_the_device(name: str) -> None:
     model = HuggingFaceModel(SHARED[name]())
     session, _ = model.prefill([1, 2])

@@ -21,8 +21,7 @@ from decoding.model import HuggingFaceModel
 from tests.decoding.random_models import gpt2_of, make_model
 
 
-def test_sizes_and_end_tokens_are_read_from_the_models_files(shared: Path) -> None:
-    captions = HuggingFaceModel.load(str(shared / "models" / "captions"))
+def test_sizes_and_end_tokens_are_read_from_the_models_files(captions: HuggingFaceModel, shared: Path) -> None:
     assert (captions.vocab_size, captions.eos_ids, captions.context_length) == (4096, (0,), 256)
     stories = HuggingFaceModel.load(str(shared / "models" / "stories260k"))
     assert (stories.vocab_size, stories.eos_ids, stories.context_length) == (512, (2,), 512)
@@ -42,9 +41,7 @@ def test_a_model_without_an_end_token_is_refused() -> None:
 
 
 @pytest.mark.parametrize("dtype", ["auto", "float32", "bfloat16", "float16"])
-def test_half_precision_weights_use_float32_on_cpu_by_default(
-    tmp_path: Path, dtype: str
-) -> None:
+def test_half_precision_weights_use_float32_on_cpu_by_default(tmp_path: Path, dtype: str) -> None:
     gpt2_of().half().save_pretrained(tmp_path)
     model = HuggingFaceModel.load(str(tmp_path), device="cpu", dtype=dtype)
     reference = AutoModelForCausalLM.from_pretrained(tmp_path, dtype=torch.float16).float().eval()

@@ -58,6 +58,7 @@ def _random_tree(seed: int, rows_max: int, steps: int, stretch_max: int) -> tupl
 
 
 @pytest.mark.parametrize("seed", range(30))
+@pytest.mark.sample(10)
 def test_every_node_sees_its_own_ancestors_and_nothing_else(seed: int) -> None:
     random = np.random.default_rng(seed)
     _random_tree(seed, rows_max=int(random.integers(1, 9)), steps=40, stretch_max=int(random.integers(1, 4)))

@@ -38,12 +38,12 @@ def _prompts(seed: int) -> list[list[int]]:
     texts = random.integers(1, V - 1, (3, 30))
     return [
         [*texts[number % 3][: int(random.integers(0, 25))].tolist(), *random.integers(1, V - 1, 3).tolist()]
-        for number in range(16)
+        for number in range(8)
     ] + [texts[0][:length].tolist() for length in range(1, 14)]
 
 
 @pytest.mark.parametrize("name", SHARED)
-@pytest.mark.sample(3)
+@pytest.mark.sample(2)
 def test_found_chunks_give_the_same_bits(name: str) -> None:
     cached, plain = HuggingFaceModel(SHARED[name]()), HuggingFaceModel(SHARED[name]())
     found: list[bool] = []
@@ -66,6 +66,7 @@ def test_a_repeated_prompt_is_not_read_again() -> None:
 
 
 @pytest.mark.parametrize("chunks", [0, 1, 3, 8])
+@pytest.mark.sample(2)
 def test_a_full_cache_gives_the_same_bits_within_its_bytes(chunks: int) -> None:
     cached, plain = HuggingFaceModel(llama_of()), HuggingFaceModel(llama_of())
     tree, log_probs = plain.prefill(list(range(1, CHUNK + 1)))

@@ -45,9 +45,7 @@ def single(captions_dir: Path) -> HuggingFaceModel:
     return HuggingFaceModel.load(str(captions_dir))
 
 
-def test_steps_of_a_group_score_like_one_process(
-    group: TensorParallelModel, single: HuggingFaceModel
-) -> None:
+def test_steps_of_a_group_score_like_one_process(group: TensorParallelModel, single: HuggingFaceModel) -> None:
     assert group.supports_batching == single.supports_batching and group.ranks_alive == 2
     assert (group.vocab_size, group.eos_ids, group.context_length) == (4096, (0,), 256)
     for seed in range(4):

@@ -40,6 +40,7 @@ def searched(case: Case, constraint: PreparedConstraint) -> Result:
 
 @pytest.mark.parametrize("maker", SEEDS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
+@pytest.mark.sample(4)
 def test_the_host_waits_once_in_each_step(algorithm: Algorithm, maker: str) -> None:
     steps = 0
     for kind in MODELS:
@@ -119,9 +120,7 @@ def test_constraints_share_graphs_of_one_model_in_an_engine() -> None:
     assert expected[0] != expected[1]
     captured = [replace(constraint, graphs=graphs) for constraint in constraints] * 8
     with Engine(case.model, 2**30) as engine, ThreadPoolExecutor(16) as callers:
-        answers = callers.map(
-            lambda constraint: engine.generate(lambda: search_of(constraint, options), ()), captured
-        )
+        answers = callers.map(lambda constraint: engine.generate(lambda: search_of(constraint, options), ()), captured)
         assert list(answers) == expected
     assert graphs.replays > 40
 

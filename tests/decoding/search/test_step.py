@@ -42,7 +42,7 @@ CASES = {"table": 25, "factored": 20, "wide": 3} if FULL else {"table": 12, "fac
 @pytest.mark.parametrize("maker", CASES)
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.sample(12)
+@pytest.mark.sample(8)
 def test_every_beam_equals_that_of_the_reference(algorithm: Algorithm, kind: str, maker: str) -> None:
     for seed in range(CASES[maker]):
         assert differences(Case(maker, kind, algorithm, seed)) == []
@@ -60,7 +60,7 @@ def test_beams_of_many_rows_equal_those_of_the_reference(maker: str) -> None:
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_the_arrays_of_an_accelerator_give_the_same_beams(algorithm: Algorithm) -> None:
     for kind in MODELS:
-        for maker, seed in [*(("factored", seed) for seed in range(8)), ("wide", 1), ("wide", 6)]:
+        for maker, seed in [*(("factored", seed) for seed in range(8 if FULL else 4)), ("wide", 1)]:
             assert differences(Case(maker, kind, algorithm, seed), like_an_accelerator=True) == []
 
 
@@ -157,9 +157,7 @@ def test_one_token_per_row_gives_the_automatons_successor(
 
 
 @pytest.mark.parametrize(("size", "classes", "eos"), [(1, 1, 1), (5, 3, 5), (700, 2, 1), (700, 650, 3), (999, 30, 200)])
-def test_every_id_has_one_slot_in_a_chunk(
-    size: int, classes: int, eos: int
-) -> None:
+def test_every_id_has_one_slot_in_a_chunk(size: int, classes: int, eos: int) -> None:
     random = np.random.default_rng(size + classes)
     eos_ids = tuple(int(token) for token in random.choice(size, eos, replace=False))
     automaton = from_table(

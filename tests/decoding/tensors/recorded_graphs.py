@@ -40,9 +40,7 @@ class HostWaits(TorchFunctionMode):
     ) -> Any:
         name = (resolve_name(func) or str(func)).rsplit(".", 1)[-1]
         copies = name in _COPIES and not isinstance(args[0], Tensor)
-        by_mask = name in ("__getitem__", "__setitem__") and any(
-            part.dtype == torch.bool for part in _tensors(args[1])
-        )
+        by_mask = name in ("__getitem__", "__setitem__") and any(part.dtype == torch.bool for part in _tensors(args[1]))
         moves = name == "to" and any(isinstance(part, str) and part == "cpu" for part in args[1:])
         if name in _READS or copies or by_mask or moves:
             self.calls.append(name)
