@@ -25,6 +25,7 @@ AMOUNT = {
     "type": "object", "properties": {"amount": {"enum": [50, 5000]}}, "required": ["amount"],
     "additionalProperties": False,
 }  # fmt: skip
+OBLIGATION = ["init(refund)", "response(refund, notify)", "G(!call(refund, amount > 100))"]
 
 
 @pytest.fixture
@@ -59,8 +60,7 @@ def test_a_wanted_call_that_breaks_a_rule_is_not_written(page: Page) -> None:
 
 
 def test_an_obligation_is_met_before_the_budget_ends(page: Page) -> None:
-    rules = ["init(refund)", "response(refund, notify)", "G(!call(refund, amount > 100))"]
-    write(page, rules, {"refund": AMOUNT, "notify": None}, 2)
+    write(page, OBLIGATION, {"refund": AMOUNT, "notify": None}, 2)
     run_agent(page)
     expect(page.locator(".event h3")).to_have_text(
         ["Event 1 · 2 calls left, 2 needed before a reply", "Event 2 · 1 call left, 1 needed before a reply",
@@ -121,7 +121,10 @@ def test_an_agent_is_run_by_keyboard_alone(page: Page) -> None:
     page.keyboard.press("Tab")
     expect(page.get_by_text("Skip to the message")).to_be_focused()
     page.keyboard.press("Enter")
-    expect(page.get_by_label("Message of the user")).to_be_focused()
+    message = page.get_by_label("Message of the user")
+    expect(message).to_be_focused()
+    write(page, ["absence(delete)"], {"delete": None}, 1)  # a short conversation
+    message.focus()
     page.keyboard.press("Control+Enter")
     expect(page.locator("#status")).to_have_text("Done.", timeout=RUN_MS)
     outline = "[getComputedStyle(document.activeElement)].map((one) => `${one.outlineStyle} ${one.outlineWidth}`)[0]"
@@ -147,6 +150,7 @@ def test_axe_finds_nothing_serious_in_the_page_of_the_agent(
     with open_page(browser, service.url, size, scheme) as web_page:
         page = visit_agent(web_page.page)
         assert accessibility_violations(page) == []
+        write(page, OBLIGATION, {"refund": AMOUNT, "notify": None}, 2)
         run_agent(page)
         for summary in page.locator(".event summary").all():
             summary.click()
