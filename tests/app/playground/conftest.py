@@ -46,7 +46,7 @@ def profile(browser: Browser, service: ServiceProcess) -> Iterator[BrowserContex
 
 @pytest.fixture
 def web_page(profile: BrowserContext, service: ServiceProcess) -> Iterator[WatchedPage]:
-    """An empty page of a desktop's width, with its faults, as in a new profile."""
+    """An empty page of a desktop's width, with its faults."""
     profile.pages[0].evaluate("localStorage.clear()")
     profile.clear_cookies()
     with page_of(profile, service.url) as web_page:
