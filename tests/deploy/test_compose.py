@@ -172,7 +172,9 @@ def test_each_service_gets_only_the_secrets_it_needs() -> None:
 
 
 class ForkedService(Service):
-    """A service whose process is forked, if it is ours: its imports would take seconds."""
+    """A service whose process is forked: its imports would take seconds.
+
+    The database is started as usual."""
 
     def start_from(self, fork_server: ForkServer, folder: Path) -> None:
         program, *words = self.described["command"]

@@ -39,7 +39,7 @@ def _chromium() -> str:
 @pytest.fixture(scope="package")
 def profile(browser: Browser, service: ServiceProcess) -> Iterator[BrowserContext]:
     """The profile of all pages of a desktop's width. Its first page keeps their process and its compiled code."""
-    with open_profile(browser, service.url, WIDE, reduced_motion="reduce") as profile:
+    with open_profile(browser, service.url, WIDE) as profile:
         profile.new_page().goto("/static/icon.svg")
         yield profile
 
