@@ -126,7 +126,7 @@ class Server(Address):
         super().__init__(int(self.line()))
 
     def line(self) -> str:
-        """The next line that it prints, or an empty one if it has ended."""
+        """The next line that it prints; empty if it has ended."""
         text = until(lambda: self._unread() or (self.process.poll() is not None and "\n"), "a line", S_MAX)
         self._lines_read += 1
         return str(text.partition("\n")[0])
