@@ -41,9 +41,9 @@ DOG = F("dog") & Keywords("ball")
 POLICY = Policy(["precedence(confirm, delete)"])
 TOOLS = [{"type": "function", "function": {"name": name}} for name in ("confirm", "delete")]
 CALLS: dict[str, Callable[[Any, str], Any]] = {
-    "generate": lambda client, _: client.generate("sentence:", DOG, max_tokens=12, n=2, trace=True),
-    "generate_rows": lambda client, _: client.generate_rows(["sentence:", "A"], DOG, max_tokens=12),
-    "stream": lambda client, _: client.stream("sentence:", DOG, max_tokens=12, beams=4, rejected_top_k=2),
+    "generate": lambda client, _: client.generate("sentence:", DOG, max_tokens=8, beams=4, n=2, trace=True),
+    "generate_rows": lambda client, _: client.generate_rows(["sentence:", "A"], DOG, max_tokens=8, beams=4),
+    "stream": lambda client, _: client.stream("sentence:", DOG, max_tokens=8, beams=4, rejected_top_k=2),
     "compile": lambda client, _: client.compile(DOG),
     "check": lambda client, _: client.check(DOG, "a dog", conjuncts=True),
     "check_conversation": lambda client, _: client.check_conversation(POLICY, [], tools=TOOLS),
@@ -64,7 +64,7 @@ CALLS: dict[str, Callable[[Any, str], Any]] = {
     "a text that is no text": lambda client, _: client.check(DOG, 3),
 }  # fmt: skip
 SUBMISSIONS: dict[str, Callable[[Any], Any]] = {
-    "submit": lambda client: client.submit("sentence:", DOG, max_tokens=12),
+    "submit": lambda client: client.submit("sentence:", DOG, max_tokens=8, beams=4),
     "submit_compile": lambda client: client.submit_compile(DOG),
     "submit_decode": lambda client: client.submit_decode([[-0.1, -3.0]], F("b"), ["a", "b"]),
 }

@@ -161,7 +161,7 @@ def test_a_flaky_connection_repeats_no_event(kind: str, proxy: ResettingProxy, u
 def test_a_plain_request_succeeds_over_a_flaky_connection(kind: str, proxy: ResettingProxy) -> None:
     retry = Retry(tries=40, backoff_s=0.01)
     texts = {
-        ask(kind, proxy.url, lambda c: c.generate("sentence:", F("dog"), max_tokens=12), retry=retry).text
+        ask(kind, proxy.url, lambda c: c.generate("sentence:", F("dog"), max_tokens=8, beams=2), retry=retry).text
         for _ in range(4)
     }
     assert len(texts) == 1 and proxy.broken["reply cut"] >= 1

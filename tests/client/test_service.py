@@ -55,11 +55,12 @@ def test_generate_gives_texts_that_satisfy_with_their_traces(kind: str, url: str
 @with_both_clients
 def test_an_answer_shows_how_far_the_best_text_can_be(kind: str, url: str) -> None:
     pets = Choice("a dog", "a cat", "two toys")
-    first, *next_best = ask(kind, url, lambda c: c.generate(PROMPT, pets, max_tokens=12, n=3, length_penalty=0)).choices
+    options: dict[str, Any] = {"max_tokens": 6, "beams": 8, "length_penalty": 0, "n": 3}
+    first, *next_best = ask(kind, url, lambda c: c.generate(PROMPT, pets, **options)).choices
     assert first.proven_gap == 0 and len(next_best) == 2
     for choice in next_best:
         assert choice.proven_gap == pytest.approx(first.log_prob - choice.log_prob)
-    abs_choice = ask(kind, url, lambda c: c.generate(PROMPT, pets, algorithm="abs", max_tokens=12)).choices[0]
+    abs_choice = ask(kind, url, lambda c: c.generate(PROMPT, pets, algorithm="abs", max_tokens=6, beams=4)).choices[0]
     assert abs_choice.proven_gap is None
 
 
@@ -75,7 +76,7 @@ def test_generate_accepts_a_compiled_constraint(kind: str, url: str) -> None:
     compiled = ask(kind, url, lambda c: c.compile(F("dog")))
     assert compiled.min_tokens == 2 and compiled.explanation.samples
     for options in ({"constraint": compiled}, {"constraint": None, "automaton": compiled.automaton}):
-        result = ask(kind, url, lambda c, options=options: c.generate(PROMPT, **options))
+        result = ask(kind, url, lambda c, options=options: c.generate(PROMPT, **options, max_tokens=8, beams=4))
         assert result.automaton == compiled.automaton and "dog" in result.text
     assert ask(kind, url, lambda c: c.compile(F("dog"), explain=False)).explanation is None
 
@@ -88,12 +89,12 @@ def test_a_dict_is_as_good_as_a_constraint(kind: str, url: str) -> None:
 
 @with_both_clients
 def test_a_stream_sends_every_step_and_then_the_answer(kind: str, url: str) -> None:
-    stream_events = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=12))
+    stream_events = ask(kind, url, lambda c: c.stream(PROMPT, DOG_AND_BALL, max_tokens=8, beams=4))
     assert isinstance(stream_events[0], Compilation) and isinstance(stream_events[-1], Done)
     steps = [event for event in stream_events if isinstance(event, Step)]
     assert [step.step for step in steps] == list(range(1, len(steps) + 1)) and len(stream_events) == len(steps) + 2
     assert all(row.distance <= step.budget_after for step in steps for row in step.rows if not row.finished)
-    answer = ask(kind, url, lambda c: c.generate(PROMPT, DOG_AND_BALL, max_tokens=12))
+    answer = ask(kind, url, lambda c: c.generate(PROMPT, DOG_AND_BALL, max_tokens=8, beams=4))
     assert stream_events[-1].result.text == answer.text
 
 
@@ -190,7 +191,7 @@ def test_models_version_and_readiness(kind: str, url: str) -> None:
 
 def test_a_job_can_be_awaited_streamed_and_reopened(url: str) -> None:
     with Client(url) as client:
-        job = client.submit(PROMPT, F("dog"), max_tokens=12)
+        job = client.submit(PROMPT, F("dog"), max_tokens=8, beams=4)
         result = job.result(timeout_s=60)
         assert "dog" in result.text and job.state().state == "done" and job.cancel().state == "done"
         assert job.events().until_done().text == result.text
@@ -201,7 +202,7 @@ def test_a_job_can_be_awaited_streamed_and_reopened(url: str) -> None:
 
 async def test_an_async_job_can_be_awaited_streamed_and_reopened(url: str) -> None:
     async with AsyncClient(url) as client:
-        job = await client.submit(PROMPT, F("dog"), max_tokens=12)
+        job = await client.submit(PROMPT, F("dog"), max_tokens=8, beams=4)
         result = await job.result(timeout_s=60)
         assert "dog" in result.text and (await job.state()).over and (await job.cancel()).state == "done"
         assert (await job.events().until_done()).text == result.text
@@ -214,7 +215,7 @@ async def test_an_async_job_can_be_awaited_streamed_and_reopened(url: str) -> No
 def test_json_of_a_schema_is_parsed(kind: str, url: str) -> None:
     schema = {"type": "object", "properties": {"name": {"enum": ["dog", "cat"]}}, "required": ["name"],
               "additionalProperties": False}  # fmt: skip
-    result = ask(kind, url, lambda c: c.generate(PROMPT, JsonSchema(schema), max_tokens=24))
+    result = ask(kind, url, lambda c: c.generate(PROMPT, JsonSchema(schema), max_tokens=24, beams=4))
     assert result.parse() in ({"name": "dog"}, {"name": "cat"})
 
 
@@ -257,5 +258,5 @@ def test_an_idempotency_key_returns_the_same_answer(url: str) -> None:
 async def test_many_tasks_share_a_client(url: str) -> None:
     words = ("dog", "cat", "ball", "man", "woman", "street")
     async with AsyncClient(url) as client:
-        results = await asyncio.gather(*(client.generate(PROMPT, F(word), max_tokens=12) for word in words))
+        results = await asyncio.gather(*(client.generate(PROMPT, F(word), max_tokens=8, beams=4) for word in words))
     assert [result.choices[0].satisfied for result in results] == [True] * 6

@@ -5,6 +5,7 @@ Without a container engine: tests/deploy/containers.py says what stands in for o
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import subprocess
@@ -26,6 +27,7 @@ from tests.deploy.test_kubernetes import COUNTED
 from tests.environment import settings_in
 from tests.servers.abs_up import short_folder
 from tests.servers.demo_requests import REQUESTS
+from tests.servers.forkserver import WITH_MODEL, ForkServer
 from tests.servers.nginx import SHIPPED
 from tests.servers.processes import free_port, until
 
@@ -124,20 +126,39 @@ def compose_package() -> Path:
     return folder
 
 
-@pytest.mark.parametrize("profile", ["", *PROFILES])
-def test_compose_requests_every_container_from_the_engine(profile: str, compose_package: Path, tmp_path: Path) -> None:
-    with fake_engine(tmp_path) as (address, containers):
-        variables = {"PYTHONPATH": str(compose_package), "DOCKER_HOST": address, "COMPOSE_PROFILES": profile}
+COMPOSE_UP = """import os, sys
+from compose.cli.main import main
+for place, profile in enumerate(sys.argv[1:]):
+    if place + 1 < len(sys.argv[1:]) and os.fork():  # a process each, from one that has imported Compose
+        status = os.waitstatus_to_exitcode(os.wait()[1])
+        if status:
+            sys.exit(status)
+        continue
+    address, _, profiles = profile.rpartition("#")
+    os.environ |= {"DOCKER_HOST": address, "COMPOSE_PROFILES": profiles}
+    sys.argv = ["docker-compose", "up", "--no-start"]
+    main()
+    break
+"""
+
+
+def test_compose_requests_every_container_from_the_engine(compose_package: Path, tmp_path: Path) -> None:
+    profiles = ["", *PROFILES]
+    with contextlib.ExitStack() as stack:
+        engines = [stack.enter_context(fake_engine(Path(stack.enter_context(short_folder())))) for _ in profiles]
+        orders = [f"{address}#{profile}" for profile, (address, _) in zip(profiles, engines, strict=True)]
         done = subprocess.run(
-            (sys.executable, "-m", "compose", "up", "--no-start"), cwd=ROOT, env=dict(os.environ) | variables,
-            capture_output=True, text=True, timeout=60,
+            (sys.executable, "-c", COMPOSE_UP, *orders), cwd=ROOT, capture_output=True, text=True, timeout=60,
+            env=os.environ | {"PYTHONPATH": str(compose_package)},
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    services = {name for name, service in SERVICES.items() if service.get("profiles", [profile]) == [profile]}
-    assert containers.keys() == services
-    for name, container in containers.items():
-        assert container["Image"] == SERVICES[name]["image"] and container["HostConfig"]["ReadonlyRootfs"]
-        assert container["HostConfig"].get("DeviceRequests", []) == ([GPUS] if SERVICES[name].get("deploy") else [])
+    for profile, (_, containers) in zip(profiles, engines, strict=True):
+        services = {name for name, service in SERVICES.items() if service.get("profiles", [profile]) == [profile]}
+        assert containers.keys() == services, profile
+        for name, container in containers.items():
+            assert container["Image"] == SERVICES[name]["image"] and container["HostConfig"]["ReadonlyRootfs"]
+            requests = container["HostConfig"].get("DeviceRequests", [])
+            assert requests == ([GPUS] if SERVICES[name].get("deploy") else [])
 
 
 def test_each_service_gets_only_the_secrets_it_needs() -> None:
@@ -150,23 +171,40 @@ def test_each_service_gets_only_the_secrets_it_needs() -> None:
     assert set().union(*given.values()) == set(COMPOSE["secrets"])
 
 
+class ForkedService(Service):
+    """A service whose process is forked: its imports would take seconds.
+
+    The database is started as usual."""
+
+    def start_from(self, fork_server: ForkServer, folder: Path) -> None:
+        program, *words = self.described["command"]
+        if program == "abs":
+            arguments = ["app.main", *map(self.here, words)]
+            self.process = fork_server.start(arguments, self.environment(), folder / "log", folder=folder)  # type: ignore[assignment]
+        else:
+            self.start()
+
+
 class Deployed:
     """The services of the compose file as processes of this machine."""
 
     def __init__(self, folder: Path) -> None:
         port = free_port()
+        self.folder = folder
+        self.fork_server = ForkServer(WITH_MODEL)
         self.secrets = folder / "secrets"
         self.key = make_secrets(self.secrets, "--server", f"127.0.0.1:{port}", check=True).stdout.strip()
         outside = {f"/run/secrets/{name}": str(self.secrets / name) for name in COMPOSE["secrets"]}
         outside["/run/keyring"] = str(self.secrets / "keyring")
-        self.services = {name: Service(name, _mounted(SERVICES[name], outside), outside, folder) for name in STARTED}
+        mounted = {name: _mounted(SERVICES[name], outside) for name in STARTED}
+        self.services = {name: ForkedService(name, mounted[name], outside, folder) for name in STARTED}
         self.services["redis"].ports["6379"] = str(port)
 
     def start(self) -> None:
         """Start services in order of dependency, and await their health."""
         for names in (["redis"], [name for name in STARTED if name != "redis"]):
             for name in names:
-                self.services[name].start()
+                self.services[name].start_from(self.fork_server, self.folder / name)
             for name in names:
                 until(self.services[name].healthy, f"{name} healthy", START_S_MAX, poll_s=1.0)
 
@@ -191,6 +229,7 @@ def deployed() -> Iterator[Deployed]:
         finally:
             for service in deployed.services.values():
                 service.end()
+            deployed.fork_server.close()
 
 
 def test_the_secrets_are_hidden_and_made_only_once(deployed: Deployed) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import re
 import signal
@@ -28,6 +29,7 @@ from tests.servers.small_server import Address, Server, read_all, small_server
 GET = b"GET %s HTTP/1.1\r\nHost: localhost\r\n%sConnection: close\r\n\r\n"
 POST = b"POST /check HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n"
 PER_ADDRESS = 100  # connections
+forked_server = functools.partial(small_server, forked=True)
 CONFIGURATION = (SHIPPED / "nginx.conf").read_text(encoding="utf-8")
 
 
@@ -36,9 +38,9 @@ def nginx() -> str:
     return require_nginx()
 
 
-@pytest.fixture
-def small(tmp_path: Path) -> Iterator[tuple[Server, Address]]:
-    with small_server() as server, proxied(tmp_path, server.port) as port:
+@pytest.fixture(scope="module")
+def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, Address]]:
+    with forked_server() as server, proxied(tmp_path_factory.mktemp("small"), server.port) as port:
         yield server, Address(port)
 
 
@@ -168,11 +170,11 @@ def test_a_client_that_leaves_ends_its_request(small: tuple[Server, Address]) ->
 def test_a_rolling_update_breaks_no_idempotent_request(tmp_path: Path) -> None:
     statuses: list[int] = []
     stop = threading.Event()
-    with small_server() as first, small_server() as second, proxied(tmp_path, first.port, second.port) as port:
+    with forked_server() as first, forked_server() as second, proxied(tmp_path, first.port, second.port) as port:
 
         def send() -> None:
             with httpx2.Client(base_url=f"http://127.0.0.1:{port}", timeout=30) as http:
-                while not stop.is_set():
+                while not stop.wait(0.01):  # more requests would only take the server's time
                     statuses.append(http.get("/health").status_code)
 
         threads = [threading.Thread(target=send) for _ in range(8)]
@@ -197,12 +199,14 @@ def test_a_rolling_update_breaks_no_idempotent_request(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("method", "status"), [(b"POST", 503), (b"GET", 200)])
-def test_the_proxy_repeats_a_sent_get_but_no_post(tmp_path: Path, method: bytes, status: int) -> None:
+def test_the_proxy_repeats_a_sent_get_but_no_post(
+    tmp_path: Path, small: tuple[Server, Address], method: bytes, status: int
+) -> None:
     # The proxy holds a body that arrives with its header, so it could send it again.
     fields = b"Content-Type: application/json\r\nContent-Length: 2\r\n" if method == b"POST" else b""
     request = (GET % (b"/slow", fields)).replace(b"GET", method) + (b"{}" if method == b"POST" else b"")
     with (
-        small_server() as first, small_server() as second, proxied(tmp_path, first.port, second.port) as port,
+        forked_server() as first, proxied(tmp_path, first.port, small[0].port) as port,
         Address(port).connect() as connection,
     ):  # fmt: skip
         connection.sendall(request)
@@ -211,21 +215,21 @@ def test_the_proxy_repeats_a_sent_get_but_no_post(tmp_path: Path, method: bytes,
         assert connection.recv(65_536).startswith(b"HTTP/1.1 %d " % status)
 
 
-def test_a_post_that_a_process_refused_reaches_another(tmp_path: Path) -> None:
-    with small_server() as server, proxied(tmp_path, free_port(), server.port) as port:
+def test_a_post_that_a_process_refused_reaches_another(tmp_path: Path, small: tuple[Server, Address]) -> None:
+    with proxied(tmp_path, free_port(), small[0].port) as port:
         for _ in range(4):
             assert httpx2.post(f"http://127.0.0.1:{port}/health", json={"a": 1}).status_code == 200
 
 
-def test_the_shipped_tls_lines_serve_https(tmp_path: Path) -> None:
+def test_the_shipped_tls_lines_serve_https(tmp_path: Path, small: tuple[Server, Address]) -> None:
     subprocess.run(
         ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "tls.key", "-out", "tls.crt",
          "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
         cwd=tmp_path, check=True, capture_output=True,
     )  # fmt: skip
     listen = (SHIPPED / "listen-tls.conf").read_text(encoding="utf-8").replace("/run/secrets", str(tmp_path))
-    with small_server() as server, proxied(
-        tmp_path / "nginx", server.port, listen=listen.replace("listen 8443", "listen 127.0.0.1:PORT")
+    with proxied(
+        tmp_path / "nginx", small[0].port, listen=listen.replace("listen 8443", "listen 127.0.0.1:PORT")
     ) as port:
         url = f"https://127.0.0.1:{port}"
         trusted = ssl.create_default_context(cafile=str(tmp_path / "tls.crt"))

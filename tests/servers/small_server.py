@@ -12,7 +12,9 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -22,6 +24,8 @@ from app.api.sse import STREAM_HEADERS
 from app.errors import ClientGone
 from app.http_server import serve
 from app.settings import read_settings
+from tests.servers.forkserver import DEV_NULL, Child, spawn, start_process
+from tests.servers.processes import until
 
 S_MAX = 60.0
 STREAM = STREAM_HEADERS.items()
@@ -115,14 +119,23 @@ class Address:
 class Server(Address):
     """The process as its tests see it."""
 
-    def __init__(self, process: subprocess.Popen[str]) -> None:
+    def __init__(self, process: subprocess.Popen[bytes] | Child, out: Path) -> None:
         self.process = process
+        self._out = out
+        self._lines_read = 0
         super().__init__(int(self.line()))
 
     def line(self) -> str:
-        """The next line that it prints."""
-        assert self.process.stdout is not None
-        return self.process.stdout.readline().strip()
+        """The next line that it prints; empty if it has ended."""
+        text = until(lambda: self._unread() or (self.process.poll() is not None and "\n"), "a line", S_MAX)
+        self._lines_read += 1
+        return str(text.partition("\n")[0])
+
+    def _unread(self) -> str:
+        """The printed lines after those that were read, the last one complete."""
+        printed = self._out.read_text(encoding="utf-8").splitlines(keepends=True) if self._out.exists() else []
+        unread = printed[self._lines_read :]
+        return "".join(unread) if unread and unread[0].endswith("\n") else ""
 
 
 def read_all(connection: socket.socket) -> bytes:
@@ -135,16 +148,21 @@ def read_all(connection: socket.socket) -> bytes:
 
 
 @contextlib.contextmanager
-def small_server(**settings: object) -> Iterator[Server]:
-    """A server of its own, with these settings."""
+def small_server(forked: bool = False, **settings: object) -> Iterator[Server]:
+    """A server of its own, with these settings.
+
+    A forked one starts sooner, but the fork server has frozen its objects already.
+    """
     environment = os.environ | {f"ABS_{name.upper()}": str(value) for name, value in settings.items()}
-    command = [sys.executable, "-m", "tests.servers.small_server"]
-    process = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
-    try:
-        yield Server(process)
-    finally:
-        process.kill()
-        process.communicate()
+    start = start_process if forked else spawn
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "out"
+        process = start(["tests.servers.small_server"], environment, DEV_NULL, out)
+        try:
+            yield Server(process, out)
+        finally:
+            process.kill()
+            process.wait()
 
 
 if __name__ == "__main__":

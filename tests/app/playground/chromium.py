@@ -12,7 +12,7 @@ from typing import Any, Literal
 from urllib.parse import urlsplit
 
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Request, expect, sync_playwright
 
 Scheme = Literal["light", "dark"]
 WIDE, LAPTOP, PHONE = (1440, 900), (1280, 720), (390, 844)
@@ -35,7 +35,10 @@ def chromium_path() -> str | None:
 def running_chromium(path: str) -> Iterator[Browser]:
     """A browser. It ends before other tests run, because playwright's event loop would block theirs."""
     sandbox = ["--no-sandbox"] if os.geteuid() == 0 else []
-    arguments = [*sandbox, "--disable-dev-shm-usage", "--disable-gpu", "--font-render-hinting=none"]
+    arguments = [
+        *sandbox, "--disable-dev-shm-usage", "--disable-gpu", "--font-render-hinting=none",
+        "--process-per-site",  # pages of a profile share a process, which has compiled their code already
+    ]
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=arguments)
         try:
@@ -56,7 +59,7 @@ class WatchedPage:
     def watch(self) -> None:
         self.page.on("console", self._note_message)
         self.page.on("pageerror", lambda error: self.faults.append(f"uncaught: {error}"))
-        self.page.context.on("request", self._note_request)
+        self.page.on("request", self._note_request)
 
     def _note_message(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning") and not message.text.startswith(REJECTION_MESSAGE):
@@ -78,24 +81,44 @@ def open_page(
     browser: Browser, url: str, size: tuple[int, int], scheme: Scheme = "light", **more: Any
 ) -> Iterator[WatchedPage]:
     """An empty page in a new profile. The statement fails at its end if the page has faults."""
+    with open_profile(browser, url, size, scheme, **more) as profile, page_of(profile, url) as web_page:
+        yield web_page
+
+
+@contextlib.contextmanager
+def open_profile(
+    browser: Browser, url: str, size: tuple[int, int], scheme: Scheme = "light", **more: Any
+) -> Iterator[BrowserContext]:
+    """A new profile of the browser, without pages."""
     width, height = size
     context = browser.new_context(
         viewport={"width": width, "height": height}, color_scheme=scheme, base_url=url, has_touch=size == PHONE,
         is_mobile=size == PHONE, service_workers="block", **more,
     )
     context.set_default_timeout(WAIT_MS)
-    web_page = WatchedPage(context.new_page(), url)
+    try:
+        yield context
+    finally:
+        context.close()
+
+
+@contextlib.contextmanager
+def page_of(profile: BrowserContext, url: str) -> Iterator[WatchedPage]:
+    """An empty page of a profile. The statement fails at its end if the page has faults."""
+    web_page = WatchedPage(profile.new_page(), url)
     web_page.watch()
     try:
         yield web_page
         assert not web_page.faults, "\n".join(web_page.faults)
     finally:
-        context.close()
+        web_page.page.close()
 
 
 def accessibility_violations(page: Page) -> list[str]:
     """The serious and critical violations that axe finds in a page."""
-    violations = Axe().run(page, options=_VIOLATIONS_ONLY).response["violations"]
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(Axe().axe_script)
+    violations = page.evaluate("options => axe.run(options).then(results => results.violations)", _VIOLATIONS_ONLY)
     return [
         f"{violation['id']} ({violation['impact']}): {node['target']} {node['failureSummary']}"
         for violation in violations if violation["impact"] in SERIOUS

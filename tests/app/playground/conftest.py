@@ -6,9 +6,9 @@ import os
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page
+from playwright.sync_api import Browser, BrowserContext, Page
 
-from tests.app.playground.chromium import WIDE, WatchedPage, chromium_path, open_page, running_chromium
+from tests.app.playground.chromium import WIDE, WatchedPage, chromium_path, open_profile, page_of, running_chromium
 from tests.servers.service_process import ServiceProcess
 
 
@@ -36,10 +36,20 @@ def _chromium() -> str:
     return path
 
 
+@pytest.fixture(scope="package")
+def profile(browser: Browser, service: ServiceProcess) -> Iterator[BrowserContext]:
+    """The profile of all pages of a desktop's width. Its first page keeps their process and its compiled code."""
+    with open_profile(browser, service.url, WIDE) as profile:
+        profile.new_page().goto("/static/icon.svg")
+        yield profile
+
+
 @pytest.fixture
-def web_page(browser: Browser, service: ServiceProcess) -> Iterator[WatchedPage]:
+def web_page(profile: BrowserContext, service: ServiceProcess) -> Iterator[WatchedPage]:
     """An empty page of a desktop's width, with its faults."""
-    with open_page(browser, service.url, WIDE) as web_page:
+    profile.pages[0].evaluate("localStorage.clear()")
+    profile.clear_cookies()
+    with page_of(profile, service.url) as web_page:
         yield web_page
 
 

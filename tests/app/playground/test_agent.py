@@ -25,6 +25,7 @@ AMOUNT = {
     "type": "object", "properties": {"amount": {"enum": [50, 5000]}}, "required": ["amount"],
     "additionalProperties": False,
 }  # fmt: skip
+OBLIGATION = ["init(refund)", "response(refund, notify)", "G(!call(refund, amount > 100))"]
 
 
 @pytest.fixture
@@ -59,8 +60,7 @@ def test_a_wanted_call_that_breaks_a_rule_is_not_written(page: Page) -> None:
 
 
 def test_an_obligation_is_met_before_the_budget_ends(page: Page) -> None:
-    rules = ["init(refund)", "response(refund, notify)", "G(!call(refund, amount > 100))"]
-    write(page, rules, {"refund": AMOUNT, "notify": None}, 2)
+    write(page, OBLIGATION, {"refund": AMOUNT, "notify": None}, 2)
     run_agent(page)
     expect(page.locator(".event h3")).to_have_text(
         ["Event 1 · 2 calls left, 2 needed before a reply", "Event 2 · 1 call left, 1 needed before a reply",
@@ -147,6 +147,7 @@ def test_axe_finds_nothing_serious_in_the_page_of_the_agent(
     with open_page(browser, service.url, size, scheme) as web_page:
         page = visit_agent(web_page.page)
         assert accessibility_violations(page) == []
+        write(page, OBLIGATION, {"refund": AMOUNT, "notify": None}, 2)
         run_agent(page)
         for summary in page.locator(".event summary").all():
             summary.click()

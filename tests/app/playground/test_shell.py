@@ -260,8 +260,9 @@ def test_a_chosen_colour_scheme_persists(page: Page) -> None:
 
 
 def test_every_example_compiles_and_first_paint_takes_a_second(page: Page) -> None:
-    first_paint = "performance.getEntriesByName('first-contentful-paint')[0].startTime"
-    assert min(visit(page).evaluate(first_paint) for _ in range(3)) < 1000, "the best of three: the machine may be busy"
+    first_paint = "() => performance.getEntriesByName('first-contentful-paint')[0]?.startTime"
+    times_ms = (visit(page).wait_for_function(first_paint).json_value() for _ in range(3))
+    assert any(time_ms < 1000 for time_ms in times_ms), "the best of three: the machine may be busy"
     choices = page.locator("#preset option")
     assert choices.count() > 9
     for number in range(1, choices.count()):

@@ -225,11 +225,14 @@ def test_a_restart_discards_earlier_events(page: Page) -> None:
 
 def test_every_rejection_is_shown_as_a_helpful_sentence(web_page: WatchedPage, page: Page) -> None:
     cases = tomllib.loads((ROOT / "tests" / "cases" / "page_rejections.toml").read_text(encoding="utf-8"))["case"]
+    previous = None
     for case in cases:
         path = case["path"]
         reject(page, path, case["problem"])
-        visit(page)
-        tab(page, "Checker")
+        if path != previous or path != "/generate":  # the page asks for the others when it opens
+            visit(page)
+            tab(page, "Checker")
+        previous = path
         if path == "/generate":
             page.get_by_role("button", name="Generate").click()
         page.get_by_label("Text to check").fill("A dog")
