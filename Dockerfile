@@ -63,7 +63,8 @@ COPY --from=light-installed /opt/abs /opt/abs
 FROM build AS inference-installed
 ARG TORCH_BACKEND=cpu
 # Hashes cover all but PyTorch, whose builds for CPUs and for GPUs have one version and different hashes. What requires
-# PyTorch is installed before it, and so without dependencies; tests/deploy/test_closed_locks.py finds that none is absent.
+# PyTorch is installed before it, and so without dependencies; tests/deploy/test_closed_locks.py finds that none is
+# absent.
 RUN pip --python /opt/abs install --no-deps --require-hashes --requirement locks/inference.txt \
     && if [ -n "$PIP_NO_INDEX" ] || ls wheels/torch-*.whl; then pip --python /opt/abs install --requirement locks/torch.txt; \
     else pip install --require-hashes --requirement locks/uv.txt \

@@ -49,6 +49,7 @@ def fact(page: Page, event: int, name: str) -> Locator:
     return card.locator(f"dt:text-is('{name}') + dd")
 
 
+@pytest.mark.long
 def test_a_wanted_call_that_breaks_a_rule_is_not_written(page: Page) -> None:
     write(page, ["absence(delete)"], {"delete": None}, 1)
     run_agent(page)
@@ -59,6 +60,7 @@ def test_a_wanted_call_that_breaks_a_rule_is_not_written(page: Page) -> None:
     expect(page.locator("#verdict")).to_have_text("✓ All rules hold, after 0 calls and a reply.")
 
 
+@pytest.mark.long
 def test_an_obligation_is_met_before_the_budget_ends(page: Page) -> None:
     write(page, OBLIGATION, {"refund": AMOUNT, "notify": None}, 2)
     run_agent(page)
@@ -93,6 +95,7 @@ def test_rules_that_conflict_are_named(page: Page) -> None:
     expect(page.locator(".event")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_every_example_shows_a_wish_that_the_rules_forbid(page: Page) -> None:
     choices = page.locator("#preset option")
     for number in range(1, choices.count()):
@@ -117,6 +120,7 @@ def test_states_are_listed_and_a_faulty_rule_is_shown(page: Page) -> None:
     expect(page.get_by_role("alert")).to_contain_text("The tools are no JSON")
 
 
+@pytest.mark.long
 def test_an_agent_is_run_by_keyboard_alone(page: Page) -> None:
     page.keyboard.press("Tab")
     expect(page.get_by_text("Skip to the message")).to_be_focused()
@@ -141,6 +145,7 @@ def test_a_refused_request_ends_the_run_with_its_reason(web_page: WatchedPage, p
 @pytest.mark.parametrize(
     ("size", "scheme"), [pytest.param(WIDE, "dark", marks=pytest.mark.long), (PHONE, "light")], ids=["wide", "phone"]
 )
+@pytest.mark.long
 def test_axe_finds_nothing_serious_in_the_page_of_the_agent(
     size: tuple[int, int], scheme: Scheme, browser: Browser, service: ServiceProcess
 ) -> None:

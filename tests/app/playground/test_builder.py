@@ -72,6 +72,7 @@ def test_words_of_operators_stay_words(page: Page) -> None:
         assert formula.nodes[0].name == word
 
 
+@pytest.mark.long
 def test_rules_grow_into_a_formula_that_is_read_back(page: Page) -> None:
     visit(page)
     tab(page, "Build")
@@ -103,6 +104,7 @@ REJECTED = (  # a form, its field, a constraint, and a text that it rejects
 )
 
 
+@pytest.mark.long
 def test_a_rejected_text_stands_beside_the_shortest(page: Page) -> None:
     visit(page)
     for kind, label, text, rejected in REJECTED:

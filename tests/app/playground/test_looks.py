@@ -23,6 +23,7 @@ IS_DONE = re.compile("is-done")
 @pytest.mark.parametrize(
     ("size", "scheme"), [pytest.param(WIDE, "light", marks=pytest.mark.long), (PHONE, "dark")], ids=["wide", "phone"]
 )
+@pytest.mark.long
 def test_the_workflow_passes(browser: Browser, service: ServiceProcess, size: tuple[int, int], scheme: Scheme) -> None:
     with open_page(browser, service.url, size, scheme) as web_page:
         page = visit(web_page.page)
@@ -134,6 +135,7 @@ def _overflow(page: Page) -> int:
     return int(page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth"))
 
 
+@pytest.mark.long
 def test_the_page_loads_fast_and_is_small(browser: Browser, service: ServiceProcess) -> None:
     paints = [FIRST_PICTURE_MS_MAX]
     while min(paints) >= FIRST_PICTURE_MS_MAX and len(paints) < 4:  # with an empty cache; a busy machine may spoil two

@@ -48,6 +48,7 @@ def test_a_chosen_model_compiles_and_answers(page: Page) -> None:
         assert re.search('model"?[=:]"stories"', code) and code.count("model") == 1, name
 
 
+@pytest.mark.long
 def test_the_plain_answer_is_of_the_chosen_model(web_page: WatchedPage, page: Page) -> None:
     page.route("**/v1/models", lambda route: route.abort())  # the page knows the model from its link alone
     visit(page)
@@ -61,6 +62,7 @@ def test_the_plain_answer_is_of_the_chosen_model(web_page: WatchedPage, page: Pa
     ignore_rejections(web_page)
 
 
+@pytest.mark.long
 def test_a_link_names_its_model(page: Page) -> None:
     visit(page)
     page.get_by_label("Model", exact=True).select_option("stories")

@@ -128,6 +128,7 @@ FORMS: list[dict[str, Any]] = [
 
 
 @pytest.mark.usefixtures("no_graphviz")
+@pytest.mark.long
 def test_links_restore_the_forms_and_are_never_sent(web_page: WatchedPage, page: Page) -> None:
     make = "async (state) => (await import('/static/permalink.js')).linkOf(state)"
     prompt, options = "„Hallo“ 😀\nsentence:", {"algorithm": "abs", "gamma": 2, "max_tokens": 31}
@@ -150,6 +151,7 @@ def test_links_restore_the_forms_and_are_never_sent(web_page: WatchedPage, page:
 
 
 @pytest.mark.usefixtures("no_graphviz")
+@pytest.mark.long
 def test_a_broken_link_shows_a_notice_and_an_example(page: Page) -> None:
     for link in ("#v1.z.broken", "#v2.z.AAAA", "#v1.z.", "#v1.j.bnVsbA", "#v1.j.eyJwIjoxLCJjIjp7fX0"):
         page.goto("about:blank")
@@ -174,6 +176,7 @@ def test_a_copied_link_leads_to_the_same_page(browser: Browser, service: Service
         expect(page.get_by_label("Formula — ")).to_have_value(FORMULA)
 
 
+@pytest.mark.long
 def test_everything_can_be_done_by_keyboard_alone(page: Page) -> None:
     page.keyboard.press("Tab")
     expect(page.get_by_text("Skip to the prompt")).to_be_focused()
@@ -204,6 +207,7 @@ def test_everything_can_be_done_by_keyboard_alone(page: Page) -> None:
 @pytest.mark.parametrize(
     ("size", "scheme"), [(WIDE, "dark"), pytest.param(PHONE, "light", marks=pytest.mark.long)], ids=["wide", "phone"]
 )
+@pytest.mark.long
 def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
     size: tuple[int, int], scheme: Scheme, browser: Browser, service: ServiceProcess
 ) -> None:
@@ -271,6 +275,7 @@ def test_every_example_compiles_and_first_paint_takes_a_second(page: Page) -> No
         expect(page.locator("#problem")).to_be_hidden()
 
 
+@pytest.mark.long
 def test_an_entered_key_is_stored_in_its_tab_only(
     browser: Browser, service: ServiceProcess, tmp_path: Path
 ) -> None:
@@ -303,6 +308,7 @@ def test_an_entered_key_is_stored_in_its_tab_only(
         ignore_rejections(web_page)  # its worker may still have been starting
 
 
+@pytest.mark.long
 def test_a_late_answer_does_not_replace_a_newer_constraint(page: Page) -> None:
     routes: list[Route] = []
     wait_for_compilation(page)
@@ -317,6 +323,7 @@ def test_a_late_answer_does_not_replace_a_newer_constraint(page: Page) -> None:
     expect(page.locator(".node.on-path")).to_have_count(0)
 
 
+@pytest.mark.long
 def test_a_slow_connection_gets_both_answers(page: Page) -> None:
     network = page.context.new_cdp_session(page)
     slow = {"offline": False, "latency": 300, "downloadThroughput": 50_000, "uploadThroughput": 20_000}

@@ -223,6 +223,7 @@ def test_a_restart_discards_earlier_events(page: Page) -> None:
     expect(page.locator("#lattice").get_by_text("t 1", exact=True)).to_have_count(1)
 
 
+@pytest.mark.long
 def test_every_rejection_is_shown_as_a_helpful_sentence(web_page: WatchedPage, page: Page) -> None:
     cases = tomllib.loads((ROOT / "tests" / "cases" / "page_rejections.toml").read_text(encoding="utf-8"))["case"]
     previous = None
@@ -273,6 +274,7 @@ def test_an_unreachable_service_is_reported(web_page: WatchedPage, page: Page) -
     ignore_rejections(web_page)
 
 
+@pytest.mark.long
 def test_the_page_recovers_when_the_service_comes_back(web_page: WatchedPage, page: Page) -> None:
     for path in ("**/compile", "**/v1/models"):
         page.route(path, lambda route: route.abort())
@@ -287,6 +289,7 @@ def test_the_page_recovers_when_the_service_comes_back(web_page: WatchedPage, pa
     ignore_rejections(web_page)
 
 
+@pytest.mark.long
 def test_a_stream_that_stays_broken_is_reported(web_page: WatchedPage, page: Page) -> None:
     wait_for_compilation(page)
     page.route("**/events", lambda route: route.abort())

@@ -12,6 +12,7 @@ from playwright.sync_api import Browser, Locator, Page, expect
 
 from tests.app.playground.chromium import LAPTOP, PHONE, Scheme, accessibility_violations, open_page, take_picture
 from tests.app.playground.shell import VERDICT, choose, formula, generate, reject, tab, visit, wait_for_compilation
+from tests.servers.cluster import FULL
 from tests.servers.service_process import ServiceProcess
 
 pytestmark = pytest.mark.usefixtures("no_graphviz")
@@ -25,6 +26,7 @@ STAGE = {  # what has to be seen without scrolling, by name
 @pytest.mark.parametrize(("size", "scheme"), [(LAPTOP, "light"), (PHONE, "dark")], ids=["laptop", "phone"])
 @pytest.mark.parametrize("example", ["Caption", "JSON", "Poem"])
 @pytest.mark.sample(2)
+@pytest.mark.long
 def test_request_and_both_answers_stand_above_the_fold(
     size: tuple[int, int], scheme: Scheme, example: str, browser: Browser, service: ServiceProcess
 ) -> None:
@@ -44,7 +46,7 @@ def test_each_of_ten_examples_is_satisfied_by_one_click(page: Page) -> None:
     visit(page)
     names = page.locator("#gallery button").all_text_contents()
     assert len(names) == 10
-    for name in names:
+    for name in names if FULL else names[::4]:
         choose(page, name)
         expect(page.locator(f"#gallery button:text-is('{name}')")).to_have_attribute("aria-pressed", "true")
         take_picture(page, f"example-{name}")
@@ -53,6 +55,7 @@ def test_each_of_ten_examples_is_satisfied_by_one_click(page: Page) -> None:
     expect(page.locator('#gallery [aria-pressed="true"]')).to_have_count(0)
 
 
+@pytest.mark.long
 def test_a_change_of_the_request_outdates_its_answer(page: Page) -> None:
     note = page.get_by_text("The answer to the request before your change.")
     visit(page)
@@ -88,6 +91,7 @@ def test_a_clicked_example_replaces_the_one_that_runs(page: Page) -> None:
 
 
 @pytest.mark.parametrize("size", [LAPTOP, pytest.param(PHONE, marks=pytest.mark.long)], ids=["laptop", "phone"])
+@pytest.mark.long
 def test_a_long_constraint_shows_that_it_scrolls(
     size: tuple[int, int], browser: Browser, service: ServiceProcess
 ) -> None:
@@ -149,6 +153,7 @@ def test_the_budget_has_its_regions(page: Page) -> None:
         assert ", ".join(page.locator(".budget-key li").all_text_contents()) == regions
 
 
+@pytest.mark.long
 def test_the_budget_slider_sets_the_tokens_and_names_their_region(page: Page) -> None:
     visit(page)
     wait_for_compilation(page)
