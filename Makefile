@@ -97,13 +97,13 @@ check: $(INSTALLED)
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q $(GUARDS)
 
-# One thread each, because the models of the tests are tiny and more threads would wait for each other. Five processes,
+# One thread each, because the models of the tests are tiny and more threads would wait for each other. Four processes,
 # because many tests wait for other processes. The longest files start first (tests/conftest.py).
 test: $(ORACLES)
 	$(MAKE) --no-print-directory --jobs 2 check tests
 
 tests: $(ORACLES)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder $(GUARDS:%=--deselect %)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder $(GUARDS:%=--deselect %)
 
 # Each part is run, whatever the others end with. It passes where all of them pass.
 test-long: $(ORACLES)

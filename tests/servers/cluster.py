@@ -268,7 +268,7 @@ def scripted_cluster() -> Iterator[Cluster]:
     with cluster() as running:
         for name in ("api", "other"):
             running.add(name, API)
-        running.add("compile", COMPILE)
+        running.add("compile", COMPILE, TESTS_PREFORKED="")  # its sandbox is its child, for tests that disturb it
         for name in ("first", "second"):
             running.add(name, SCRIPTED)
         running.restore()

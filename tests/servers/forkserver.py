@@ -149,7 +149,7 @@ class ForkServer:
 
 
 def pids() -> list[int]:
-    """The process numbers of the fork servers of this process that are not its children."""
+    """The fork servers of this process that are not its children."""
     return [server.pid for server in _RUNNING if server.pid is not None and server._process is None]
 
 

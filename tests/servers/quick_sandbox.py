@@ -70,7 +70,7 @@ class ForkedServer:
 
 def start_server(boot: Mapping[str, object], files: Sequence[int]) -> subprocess.Popen[bytes]:
     """Forks a sandbox's server where this run can, otherwise starts it."""
-    if PREFORKED in os.environ:
+    if os.environ.get(PREFORKED):
         return cast("subprocess.Popen[bytes]", ForkedServer(boot, files))
     return _start_server(boot, files)
 

@@ -142,9 +142,7 @@ def test_a_refused_request_ends_the_run_with_its_reason(web_page: WatchedPage, p
     ignore_rejections(web_page)
 
 
-@pytest.mark.parametrize(
-    ("size", "scheme"), [pytest.param(WIDE, "dark", marks=pytest.mark.long), (PHONE, "light")], ids=["wide", "phone"]
-)
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (PHONE, "light")], ids=["wide", "phone"])
 @pytest.mark.long
 def test_axe_finds_nothing_serious_in_the_page_of_the_agent(
     size: tuple[int, int], scheme: Scheme, browser: Browser, service: ServiceProcess

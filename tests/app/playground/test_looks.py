@@ -20,9 +20,7 @@ PRESET = "Combination: shape, order, absence and length"
 IS_DONE = re.compile("is-done")
 
 
-@pytest.mark.parametrize(
-    ("size", "scheme"), [pytest.param(WIDE, "light", marks=pytest.mark.long), (PHONE, "dark")], ids=["wide", "phone"]
-)
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "light"), (PHONE, "dark")], ids=["wide", "phone"])
 @pytest.mark.long
 def test_the_workflow_passes(browser: Browser, service: ServiceProcess, size: tuple[int, int], scheme: Scheme) -> None:
     with open_page(browser, service.url, size, scheme) as web_page:

@@ -204,9 +204,7 @@ def test_everything_can_be_done_by_keyboard_alone(page: Page) -> None:
         assert page.evaluate(outline) == "solid 2px", page.evaluate("document.activeElement.outerHTML")
 
 
-@pytest.mark.parametrize(
-    ("size", "scheme"), [(WIDE, "dark"), pytest.param(PHONE, "light", marks=pytest.mark.long)], ids=["wide", "phone"]
-)
+@pytest.mark.parametrize(("size", "scheme"), [(WIDE, "dark"), (PHONE, "light")], ids=["wide", "phone"])
 @pytest.mark.long
 def test_axe_finds_nothing_serious_in_any_state_of_the_shell(
     size: tuple[int, int], scheme: Scheme, browser: Browser, service: ServiceProcess

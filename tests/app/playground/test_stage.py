@@ -90,7 +90,7 @@ def test_a_clicked_example_replaces_the_one_that_runs(page: Page) -> None:
     expect(page.get_by_text("The answer to the request before your change.")).to_be_hidden()
 
 
-@pytest.mark.parametrize("size", [LAPTOP, pytest.param(PHONE, marks=pytest.mark.long)], ids=["laptop", "phone"])
+@pytest.mark.parametrize("size", [LAPTOP, PHONE], ids=["laptop", "phone"])
 @pytest.mark.long
 def test_a_long_constraint_shows_that_it_scrolls(
     size: tuple[int, int], browser: Browser, service: ServiceProcess

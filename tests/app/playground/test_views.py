@@ -149,7 +149,6 @@ def test_arrow_keys_follow_the_tree_of_the_lattice(page: Page) -> None:
     expect(page.locator('.beam[tabindex="0"]')).to_have_count(1)
 
 
-@pytest.mark.long
 def test_64_beams_over_128_steps_are_drawn_incrementally(page: Page) -> None:
     def text(beam: int, length: int) -> str:
         return " " + "".join(chr(97 + (beam * place) % 23) for place in range(1, length + 1))
@@ -273,7 +272,6 @@ def two_hundred_states() -> dict[str, Any]:
     return automaton([["a"], ["b"], ["c"]], distances, edges)
 
 
-@pytest.mark.long
 def test_two_hundred_states_stay_readable_by_levels(page: Page) -> None:
     show_automaton(page, two_hundred_states())
     counts = {}
