@@ -30,7 +30,7 @@ help:
 	@echo "  make image-files  fetch what 'make image' needs where no registry is reachable: base images and wheels"
 	@echo "Check the code"
 	@echo "  make check        lint, types and guards (imports, names, words, lengths of pages)"
-	@echo "  make test         lint, types, guards and all tests (about 20 minutes on two cores)"
+	@echo "  make test         lint, types, guards and all tests (about 12 minutes on two cores)"
 	@echo "  make test-long    all tests in full length, each long target and a fuzz of 100,000 constraints (hours)"
 	@echo "  make records      run each long target whose files have changed since it passed (tests/long/LAST.md)"
 	@echo "  make fuzz         N=2000 random constraints, N/10 with stacks, N/10 taken apart, N/10 grammars; slow references check each answer and refusal"
