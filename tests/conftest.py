@@ -6,6 +6,7 @@ import gc
 import os
 import sys
 from collections.abc import Generator, Iterator
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -38,7 +39,8 @@ LONG = (  # files, the longest first: one that began last would be waited for by
 
 def pytest_configure(config: pytest.Config) -> None:
     config.pluginmanager.register(ProcessorTimes())
-    if (testers := getattr(config.option, "numprocesses", None)) and not hasattr(config, "workerinput"):
+    testers = getattr(config.option, "numprocesses", None)
+    if testers and not hasattr(config, "workerinput") and find_spec("torch"):  # `make pythons` has none
         config.add_cleanup(PreforkedProcess(testers).end)
 
 
