@@ -25,7 +25,7 @@ import httpx2
 
 from tests.servers.abs_up import short_folder
 from tests.servers.clocks import Clocks
-from tests.servers.forkserver import IMPORTED, Child, ForkServer, spawn
+from tests.servers.forkserver import IMPORTED, PREFORKED, Child, ForkServer, spawn
 from tests.servers.processes import START_S_MAX, free_port, until
 from tests.servers.redis_server import RedisServer, packaged_server_program, running_server
 from tests.servers.small_model import small_model
@@ -268,7 +268,7 @@ def scripted_cluster() -> Iterator[Cluster]:
     with cluster() as running:
         for name in ("api", "other"):
             running.add(name, API)
-        running.add("compile", COMPILE, TESTS_PREFORKED="")  # its sandbox is its child, for tests that disturb it
+        running.add("compile", COMPILE, **{PREFORKED: ""})  # its sandbox is its child, for tests that disturb it
         for name in ("first", "second"):
             running.add(name, SCRIPTED)
         running.restore()

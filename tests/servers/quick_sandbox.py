@@ -26,10 +26,10 @@ from app.settings import Settings
 from app.worker.sandbox import client, compile_task, server
 from compiler.json_schema import FORMATS
 from compiler.vocab import byte_vocabulary
+from tests.servers.forkserver import PREFORKED
 from tests.servers.processes import START_S_MAX, die_with_parent, until
 
 ORDER_BYTES_MAX = 2**16
-PREFORKED = "TESTS_PREFORKED"  # environment variable: the folder of sockets
 TESTER = "PYTEST_XDIST_WORKER"  # environment variable: the name of the test process, whose services inherit it
 NUMBER = struct.Struct("i")  # of a process, in what the system tells of a connection
 _start_server = client.start_server
@@ -77,7 +77,7 @@ def start_server(boot: Mapping[str, object], files: Sequence[int]) -> subprocess
 
 def parent_of_sandboxes() -> int | None:
     """The process that the sandboxes of this test process are forked from."""
-    if PREFORKED not in os.environ:
+    if not os.environ.get(PREFORKED):
         return None
     line, pid = _connection()
     line.close()
