@@ -2,7 +2,7 @@
 
     python -m tests.tools.planted_faults --record          # once: which test files reach which fault
     python -m tests.tools.planted_faults                   # each fault against the test files that reach it
-    python -m tests.tools.planted_faults --whole           # those that are not found, against all other test files
+    python -m tests.tools.planted_faults --whole           # those that are not found, together, against all tests
 
 A clone of the code has the faults, which are in planted_faults.toml. Names after the options choose some of them; with
 --record, they are the beginnings of test files' paths. `--tree` names another clone, whose last commit is tested, such
@@ -28,7 +28,7 @@ import time
 import tomllib
 import venv
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,9 @@ from tests.tools import fault_probes
 ROOT = Path(__file__).resolve().parents[2]
 FAULTS = Path(__file__).with_suffix(".toml")
 PACKAGES = ("compiler", "decoding", "app")
-RUN_S_MAX = 1800.0  # of one run of pytest: a fault may end in a loop
+RUN_S_MAX = 1800.0  # of some test files: a fault may end in a loop
+WHOLE_S_MAX = 7200.0  # of all tests
+OURS = "tests/tools/test_planted_faults.py"  # compares the code with the faults
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (tests/\S+?\.py(?:::.+?)?)(?: - .*)?$", re.MULTILINE)
 _NO_TESTS, _TIMED_OUT = 5, 124  # exit status of pytest, and ours where it does not end
 _INTERRUPTED = (2, -signal.SIGINT, -signal.SIGKILL, -signal.SIGTERM)  # from outside, where no test has failed
@@ -165,7 +167,11 @@ class Copy:
         finally:
             self._write(file, before)
 
-    def pytest(self, *arguments: str) -> Run:
+    def planted(self, fault: Fault) -> AbstractContextManager[None]:
+        """A file has a fault within the body."""
+        return self.changed(fault.file, fault.plant((self.path / fault.file).read_text(encoding="utf-8")))
+
+    def pytest(self, *arguments: str, timeout_s: float = RUN_S_MAX) -> Run:
         """Run tests in the clone. Exits where a signal from outside ends them."""
         before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
         command = [str(self._bin / "python"), "-m", "pytest", "-q", "-p", "no:cacheprovider", *arguments]
@@ -174,7 +180,7 @@ class Copy:
             stderr=subprocess.STDOUT, text=True, start_new_session=True,
         ) as process:  # fmt: skip
             try:
-                output, _ = process.communicate(timeout=RUN_S_MAX)
+                output, _ = process.communicate(timeout=timeout_s)
                 status = process.returncode
             except BaseException as error:
                 os.killpg(process.pid, signal.SIGKILL)
@@ -227,10 +233,10 @@ def find(copy: Copy, fault: Fault, test_files: Sequence[str], result: Result) ->
 
     That test fails with the fault, and not without it.
     """
-    text, count = fault.plant((copy.path / fault.file).read_text(encoding="utf-8")), 4
+    count = 4
     waiting = [each for each in test_files if each not in result.files]
     while waiting and result.found_by is None:
-        with copy.changed(fault.file, text):
+        with copy.planted(fault):
             run = copy.pytest("-x", *(f"--deselect={each}" for each in result.failing_anyway), *waiting[:count])
         result.add(run)
         if run.status in (0, _NO_TESTS):
@@ -245,6 +251,26 @@ def find(copy: Copy, fault: Fault, test_files: Sequence[str], result: Result) ->
                 result.found_by = test
             else:  # it fails without the fault, too, and so finds nothing
                 result.failing_anyway.append(test)
+
+
+def find_in_all_tests(copy: Copy, faults: Sequence[Fault], results: dict[str, Result]) -> None:
+    """Plant faults together and run all tests. Each test that fails runs with each fault alone, and without any.
+
+    A fault is most likely not found here, where the test files that reach it did not find it. So one run is enough.
+    """
+    with ExitStack() as planted:
+        for fault in faults:
+            planted.enter_context(copy.planted(fault))
+        run = copy.pytest("--numprocesses", "4", "--dist", "loadfile", f"--ignore={OURS}", timeout_s=WHOLE_S_MAX)
+    print(f"all tests: status {run.status}, {run.cpu_s} s, {len(run.failed)} failed", flush=True)
+    for test in run.failed:
+        waiting = [fault for fault in faults if results[fault.name].found_by is None]
+        if not waiting or copy.pytest(test).status != 0:
+            continue
+        for fault in waiting:
+            with copy.planted(fault):
+                if copy.pytest(test).status != 0:
+                    results[fault.name].found_by = test
 
 
 def summary(faults: Sequence[Fault], results: dict[str, Result]) -> Iterator[str]:
@@ -285,8 +311,13 @@ def main() -> None:
             record(copy, faults, names or ("",), reach_path)
             return
         reach, results = _read(reach_path), {name: Result(**each) for name, each in _read(found_path).items()}
-        for fault in [fault for fault in faults if not names or fault.name in names]:
-            files = copy.test_files if options.whole else files_that_reach(fault, reach, copy.test_files)
+        chosen = [fault for fault in faults if not names or fault.name in names]
+        if options.whole:
+            missed = [fault for fault in chosen if fault.name in results and results[fault.name].found_by is None]
+            find_in_all_tests(copy, missed, results)
+            _write(found_path, {name: asdict(each) for name, each in results.items()})
+        for fault in () if options.whole else chosen:
+            files = files_that_reach(fault, reach, copy.test_files)
             result = results.setdefault(fault.name, Result())
             if result.found_by is None and not set(files) <= set(result.files):
                 find(copy, fault, files, result)
