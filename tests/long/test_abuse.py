@@ -21,6 +21,7 @@ def service() -> Iterator[tuple[ServiceProcess, str]]:
         yield attacked
 
 
+@pytest.mark.long  # the test below asks the same through the proxy
 def test_attacks_delay_no_honest_request_and_leak_no_resource(service: tuple[ServiceProcess, str]) -> None:
     attack_all(*service, size=1)
 

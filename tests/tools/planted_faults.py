@@ -139,7 +139,8 @@ class Copy:
         self._environment = {"ABS_SHARED": str(tree.parent / "shared"), **os.environ, "OMP_NUM_THREADS": "1"}
         self._environment.pop("PYTHONPATH", None)
         code = f"import {', '.join(PACKAGES)}; print(*[each.__file__ for each in ({', '.join(PACKAGES)},)])"
-        imported = subprocess.check_output([self._bin / "python", "-c", code], cwd="/", text=True)
+        python = [self._bin / "python", "-c", code]
+        imported = subprocess.check_output(python, cwd="/", env=self._environment, text=True)
         assert all(file.startswith(f"{self.path}/") for file in imported.split()), imported
 
     @property

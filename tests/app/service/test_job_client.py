@@ -8,12 +8,13 @@ import gc
 import math
 from collections.abc import AsyncIterator
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
 from app.broker import DEFAULT_SUBMIT, SubmitOptions, WorkerStatus
 from app.broker.memory import MemoryBroker
-from app.errors import JobFailed, StorageDown
+from app.errors import JobFailed, StorageDown, UnknownJob
 from app.messages import CheckJob, CheckJobResult, Failure, dump, failure_of
 from app.models import open_model_files
 from app.service import Service, SubmissionContext, SubmittedJob
@@ -92,3 +93,18 @@ async def test_a_submit_cancelled_in_flight_logs_no_error() -> None:
         submission.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await submission
+
+
+async def test_jobs_of_others_take_the_steps_of_unknown_jobs() -> None:
+    """So the time of an answer does not reveal them."""
+    broker = Mock(wraps=MemoryBroker(16))
+    service = Service(Settings(), broker, MemoryStore(1000), open_model_files(Settings().inference.model[0]))
+    job_id = await broker.submit("compile", "k", dump(JOB), SubmitOptions(owner="anna", kind="check"))
+    steps = []
+    for unknown in (job_id, "0" * 32):
+        broker.reset_mock()
+        for ask in (service.state, service.cancel):
+            with pytest.raises(UnknownJob):
+                await ask(unknown, "ben")
+        steps.append([name for name, _, _ in broker.method_calls])
+    assert steps[0] == steps[1] == ["state", "state"]
