@@ -104,10 +104,5 @@ def test_the_report_has_means_ranges_and_goals() -> None:
 
 
 def test_the_formula_contains_the_papers_rules() -> None:
-    assert [clothing_formula().count(operator) for operator in ("G(", "->", "!F ", "WX G !", " | ")] == [
-        40,
-        40,
-        30,
-        10,
-        6,
-    ]
+    operators = {"G(": 40, "->": 40, "!F ": 30, "WX G !": 10, " | ": 6}
+    assert {operator: clothing_formula().count(operator) for operator in operators} == operators

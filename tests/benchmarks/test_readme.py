@@ -63,22 +63,6 @@ def test_shares_and_losses_are_named() -> None:
     assert "BLEU-4 20.0" not in text and "CIDEr" not in text and summary({}) == "\n"
 
 
-def test_a_faster_system_with_full_coverage_is_named() -> None:
-    times = {"ours, 16 beams": 90.0, "ours, 1 beam": 40.0, "guidance": 30.0, "Outlines": 20.0, "llguidance": 99.0}
-    rows = [
-        {"model": "stories260k", "share": 0.1, "system": name, "coverage": 0.5 if name == "Outlines" else 1.0,
-         "rouge_l": 9.0, "bleu_4": 9.0, "prepare_ms": 10.0, "answer_ms": ms}
-        for name, ms in times.items()
-    ]  # fmt: skip
-    text = summary({"infilling": {"rows": rows}})
-    line = "- 10% masked, stories260k: 100 ms for an answer, guidance 40, ours with 1 beam 50"
-    assert f"{line}\n\nguidance decodes" in text
-    assert text.count("ms for an answer") == 1 and "The HMM" not in text
-    faster_rows = [row | {"share": 0.2, "coverage": 0.25} for row in rows if row["system"] == "guidance"]
-    assert "| stories with gaps |" in text
-    assert "| guidance | 62 % |" in summary({"infilling": {"rows": rows + faster_rows}})
-
-
 def test_seconds_per_request_are_compared_run_by_run() -> None:
     text = runtimes_section(RUNTIMES)
     assert "| ours | 2.00 (1.00-3.00) |" in text

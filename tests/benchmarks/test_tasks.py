@@ -14,7 +14,7 @@ from rich.progress import Progress
 
 from app.models import open_model_files
 from benchmarks.decoding.decode import satisfies
-from benchmarks.report.tasks import commongen_section, infilling_section, truncation_section
+from benchmarks.report.tasks import commongen_section, infilling_section
 from benchmarks.systems.base import TextConstraint
 from benchmarks.systems.catalogue import SYSTEMS, Entry
 from benchmarks.systems.process import Questioner, SystemAnswer
@@ -71,13 +71,6 @@ def test_a_missing_decoder_has_no_row(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_only_a_leading_space_is_ignored_in_answers() -> None:
     assert satisfies("ab", " ab") and not satisfies("ab", "  ab") and not satisfies("ab", "ab\n")
-
-
-def test_the_report_shows_shares_and_wrong_answers() -> None:
-    by_times = [{"times": 1.0, "requests": 8, "satisfied": 2, "failed": 1, "ms": 3.0}]
-    row = {"system": "s", "by_times": by_times, "missed": [{"pattern": "a", "budget": 2, "text": "b", "error": ""}]}
-    text = truncation_section(ABOUT | {"tokens_min": [2, 4], "rows": [row]})
-    assert "| s | 25 % | 3 |" in text and "- s, `a` within 2 tokens: `b`" in text
 
 
 def test_pattern_parts_and_concepts_are_equivalent() -> None:
