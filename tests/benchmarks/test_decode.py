@@ -15,10 +15,7 @@ from benchmarks.report.decoding import TIME_MAX, decode_section
 from benchmarks.systems.base import TextConstraint
 from benchmarks.systems.ours import OurSearch
 
-ABOUT = {
-    "date": "2026-01-01", "machine": "a machine", "code": "0", "threads": 2, "tokens": 32, "command": "python",
-    "peers": [],
-}  # fmt: skip
+ABOUT = {"date": "d", "machine": "m", "code": "0", "threads": 2, "tokens": 32, "command": "c", "peers": []}
 
 
 def _run(ours_s: float, theirs_s: float, ours_bytes: float = 2.0**20) -> dict[str, Any]:

@@ -68,20 +68,11 @@ def outcome_of(work: Callable[[], object], seconds: float = 20.0) -> Outcome:
     return forked_outcome(Pretender(work), MeasureRequest(Expression("regex", "a"), seconds, GIGABYTE))
 
 
-def refuse() -> None:
-    raise ExpressionRefused("no such thing")
+def raising(error: Exception) -> Callable[[], None]:
+    def work() -> None:
+        raise error
 
-
-def outgrow() -> None:
-    raise LimitExceeded("dfa_states_max", 10, 11)
-
-
-def fail() -> None:
-    raise RuntimeError("out of order")
-
-
-def fill_memory() -> None:
-    np.ones(10 * GIGABYTE, dtype=np.uint8)
+    return work
 
 
 def test_a_compile_that_ends_is_measured_and_walked() -> None:
@@ -101,10 +92,10 @@ def test_the_walk_makes_the_stated_number_of_lookups() -> None:
 @pytest.mark.parametrize(
     ("work", "outcome", "message"),
     [
-        (refuse, "refused", "no such thing"),
-        (outgrow, "limit", "dfa_states_max"),
-        (fail, "failed", "out of order"),
-        (fill_memory, "memory", ""),
+        (raising(ExpressionRefused("no such thing")), "refused", "no such thing"),
+        (raising(LimitExceeded("dfa_states_max", 10, 11)), "limit", "dfa_states_max"),
+        (raising(RuntimeError("out of order")), "failed", "out of order"),
+        (lambda: np.ones(10 * GIGABYTE, dtype=np.uint8), "memory", ""),
         (lambda: os._exit(3), "failed", "ended with status"),
     ],
 )

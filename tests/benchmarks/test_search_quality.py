@@ -30,12 +30,8 @@ def row(algorithm: str, beams: int, *log_probs: float, **fields: Any) -> dict[st
 
 
 def section(*rows: dict[str, Any]) -> str:
-    return quality_section(
-        {
-            "date": "today", "machine": "here", "code": "0", "max_tokens": 32, "threads": 1, "command": "c",
-            "rows": list(rows),
-        }
-    )
+    about = {"date": "today", "machine": "here", "code": "0", "max_tokens": 32, "threads": 1, "command": "c"}
+    return quality_section(about | {"rows": list(rows)})
 
 
 def test_the_gap_is_over_the_cases_of_both() -> None:
