@@ -63,8 +63,7 @@ def test_the_queue_benchmark_counts_jobs_events_and_scripts() -> None:
     rows = queue.measure_all(256, 3)
     assert [(row["jobs"], row["events"]) for row in rows] == [(256, 0), (64, 3)]
     assert 3 < rows[0]["scripts"] < rows[1]["scripts"]
-    about = {"date": "d", "machine": "m", "code": "0", "command": "c", "callers": 32, "slots": 8, "load": 1.0}
-    text = queue_section(about | {"rows": rows})
+    text = queue_section(stored_runs()["queue"] | {"rows": rows})
     assert "\n| 0 | " in text and "\n| 3 | " in text
 
 
@@ -73,8 +72,7 @@ def test_workers_share_the_jobs_of_one_queue() -> None:
     rows = scaling.measure_all([1, 2], 4.0)
     assert [(row["workers"], row["failed"]) for row in rows] == [(1, 0), (2, 0)]
     assert rows[1]["least_jobs"] > 0 and all(row["answers_per_s"] > 0 for row in rows)
-    about = {"date": "d", "machine": "m", "code": "0", "command": "c", "seconds": 4.0, "load": 1.0}
-    text = scaling_section(about | {"rows": rows})
+    text = scaling_section(stored_runs()["scaling"] | {"rows": rows})
     assert "\n| 1 | 8 | " in text and " | 1.00 | " in text and "\n| 2 | 16 | " in text
 
 
