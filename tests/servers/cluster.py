@@ -192,10 +192,7 @@ class Cluster:
                     part.start()
 
     def restore(self) -> None:
-        """Restarts killed parts, waits until requests are served, and cancels jobs.
-
-        The jobs are those of earlier tests.
-        """
+        """Restarts killed parts, awaits their readiness, and cancels jobs of earlier tests."""
         for part in self.parts.values():
             if not part.alive:
                 part.start()
