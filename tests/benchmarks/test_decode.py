@@ -30,7 +30,7 @@ def test_a_missed_goal_is_called_missed() -> None:
 
 
 def test_a_point_that_failed_is_shown_as_failed() -> None:
-    run = stored_runs()["decode"]
+    run = stored_runs()["decode"] | {"peers": []}
     for row in run["rows"]:
         row["transformers"] = {"error": "out of memory"}
     assert _cells(run)[2:] == ["failed"] * 8

@@ -16,7 +16,7 @@ FORMULA = "F(dog) & G(!cat)"
 
 
 def visit(page: Page, target: str = "") -> Page:
-    """Open the playground or another page, and wait until its listeners are set."""
+    """Open the playground or another page, and await its listeners."""
     page.goto(f"/{target}")
     expect(page.locator("html")).to_have_attribute("data-ready", "yes")
     return page
