@@ -19,7 +19,7 @@ from compiler.limits import DEFAULT_LIMITS, ResourceGuard
 from compiler.pipeline import compile_text
 from compiler.pushdown import build_machine
 from compiler.spec import spec_from_json
-from compiler.text import TextAutomaton, check_text
+from compiler.text import AnyText, check_text
 from tests.references.grammar_suites import earley_parser
 
 
@@ -46,7 +46,7 @@ def test_grammars_of_growing_size_have_their_texts() -> None:
             assert accepted(point.case) == list(point.case.accepted), point
 
 
-def compiled(case: GrammarCase) -> TextAutomaton:
+def compiled(case: GrammarCase) -> AnyText:
     """The automaton of a case, which accepts its texts alone."""
     expression = case.expression("ours")
     assert expression is not None and expression.kind == "constraint"
