@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -15,3 +16,11 @@ def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """
     monkeypatch.setattr("benchmarks.report.layout.RESULTS_DIRECTORY", tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def tokenizer(captions_dir: Path, tmp_path: Path) -> Path:
+    """The built-in model's tokenizer, compressed as the processes of engines read it."""
+    file = tmp_path / "tokenizer.json.gz"
+    file.write_bytes(gzip.compress((captions_dir / "tokenizer.json").read_bytes()))
+    return file

@@ -19,6 +19,7 @@ from benchmarks.declare.logs import EventLog, Rules, Trace, read_log, state_afte
 from benchmarks.declare.models import CachedScorer, LstmScorer, NgramScorer
 from benchmarks.declare.prediction import SYSTEMS, MaskedGreedy, edit_distance, free_automaton, similarity, systems_of
 from benchmarks.report.declare import declare_section
+from benchmarks.report.results_page import stored_runs
 from compiler.lifting import UNREACHABLE
 from decoding.label_scoring import ScorerModel
 from decoding.model import StepInput
@@ -158,6 +159,5 @@ def test_a_log_is_measured_and_reported() -> None:
         assert len(model["suffixes"]) == 2 * len(suffixes)
         assert all(suffixes[f"ours, {kind}"]["satisfied"] == 4 for kind in ("greedy", "sampling", "beams"))
         assert model["next"]["events"] == 10 and model["next"]["right_ours"] >= 5
-    about = {"date": "d", "machine": "m", "code": "0", "command": "c", "commit": "0123", "noise": "01n", "rows": [row]}
-    text = declare_section(about)
+    text = declare_section(stored_runs()["declare"] | {"rows": [row]})
     assert "| log | LSTM | half | ours, beams | 4 of 4 (100.0 %) |" in text and "four fifths of it" in text

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 from contextlib import ExitStack
 from pathlib import Path
@@ -19,11 +18,9 @@ from compiler.grammars import read_grammar
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
 from compiler.pipeline import compile_text
 from compiler.pushdown import build_machine
-from compiler.spec import Spec, spec_from_json
-from compiler.text import check_text
+from compiler.spec import spec_from_json
+from compiler.text import AnyText, check_text
 from tests.references.grammar_suites import earley_parser
-
-CAPTIONS = Path(__file__).resolve().parents[2] / "app" / "models" / "captions" / "tokenizer.json"
 
 
 def accepted(case: GrammarCase) -> list[str]:
@@ -49,34 +46,30 @@ def test_grammars_of_growing_size_have_their_texts() -> None:
             assert accepted(point.case) == list(point.case.accepted), point
 
 
+def compiled(case: GrammarCase) -> AnyText:
+    """The automaton of a case, which accepts its texts alone."""
+    expression = case.expression("ours")
+    assert expression is not None and expression.kind == "constraint"
+    text, texts = compile_text(spec_from_json(json.loads(expression.text))), (*case.accepted, *case.rejected)
+    assert [each for each in texts if check_text(text, each).satisfied] == list(case.accepted), case
+    return text
+
+
 @pytest.mark.parametrize("series, most", [("forbidden words", 20), ("required words", 2)])
 def test_growing_combinations_have_their_texts(series: str, most: int) -> None:
     for point in points():
         if point.series == series and point.size <= most:
-            text, case = compile_text(spec_of(point.case)), point.case
-            texts = (*case.accepted, *case.rejected)
-            assert [each for each in texts if check_text(text, each).satisfied] == list(case.accepted), point
+            compiled(point.case)
 
 
 @pytest.mark.long
 def test_many_required_words_are_followed_side_by_side() -> None:
     (point,) = (point for point in points() if point.series == "required words" and point.size == 10)
-    text = compile_text(spec_of(point.case))
-    assert text.kind == "product"
-    texts = (*point.case.accepted, *point.case.rejected)
-    assert [each for each in texts if check_text(text, each).satisfied] == list(point.case.accepted)
-
-
-def spec_of(case: GrammarCase) -> Spec:
-    expression = case.expression("ours")
-    assert expression is not None and expression.kind == "constraint"
-    return spec_from_json(json.loads(expression.text))
+    assert compiled(point.case).kind == "product"
 
 
 @pytest.mark.long
-def test_a_measured_grammar_has_times_and_verdicts(tmp_path: Path) -> None:
-    tokenizer = tmp_path / "tokenizer.json.gz"
-    tokenizer.write_bytes(gzip.compress(CAPTIONS.read_bytes()))
+def test_a_measured_grammar_has_times_and_verdicts(tokenizer: Path) -> None:
     (case,) = (case for case in cases() if case.name == "arithmetic")
     expression = case.expression("ours")
     assert expression is not None and case.expression("outlines_core") is None

@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import copy
-import json
 import random
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.report.service import load_section, published_section, queue_section, scaling_section
+from benchmarks.report.results_page import stored_runs
+from benchmarks.report.service import load_section, queue_section, scaling_section
 from benchmarks.service import load, queue, scaling
 
-ROOT = Path(__file__).resolve().parents[2]
 SHORT = {"requests": 3, "rate": 50.0, "cached_seconds": 1.0, "callers": 60, "clients": 10, "seconds": 3.0, "ramp": 0.5}
 
 
@@ -48,19 +45,17 @@ def test_cached_constraints_are_answered_at_the_requested_rate(measured: dict[st
 
 
 def test_the_report_lists_the_goals_met() -> None:
-    run_data = json.loads((ROOT / "benchmarks" / "results" / "load.json").read_text(encoding="utf-8"))
-    for name in ("warm_mib", "end_mib", "ratio"):
-        for sizes in run_data["sustained"]["memory"].values():
-            sizes[name] = 1.0
-    assert "- no process grows by more than 5%: met" in load_section(run_data)
-    bad = copy.deepcopy(run_data)
-    bad["sustained"]["statuses"]["500"] = 1
-    bad["sustained"]["violations"] = 2
-    bad["sustained"]["memory"]["api"]["ratio"] = 1.06
-    bad["same_constraint"]["compilations"] = 2
-    text = load_section(bad)
+    figures = stored_runs()["load"]
+    for sizes in figures["sustained"]["memory"].values():
+        sizes["ratio"] = 1.0
+    assert "- no process grows by more than 5%: met" in load_section(figures)
+    figures["sustained"]["statuses"]["500"] = 1
+    figures["sustained"]["violations"] = 2
+    figures["sustained"]["memory"]["api"]["ratio"] = 1.06
+    figures["same_constraint"]["compilations"] = 2
+    text = load_section(figures)
     for goal in ("no error but 429", "no process grows by more than 5%", "one compilation", "every answer satisfies"):
-        assert f"{goal}" in text and f"{text.partition(goal)[2].splitlines()[0]}".endswith("missed")
+        assert goal in text and text.partition(goal)[2].splitlines()[0].endswith("missed")
 
 
 @pytest.mark.long
@@ -68,8 +63,7 @@ def test_the_queue_benchmark_counts_jobs_events_and_scripts() -> None:
     rows = queue.measure_all(256, 3)
     assert [(row["jobs"], row["events"]) for row in rows] == [(256, 0), (64, 3)]
     assert 3 < rows[0]["scripts"] < rows[1]["scripts"]
-    about = {"date": "d", "machine": "m", "code": "0", "command": "c", "callers": 32, "slots": 8, "load": 1.0}
-    text = queue_section(about | {"rows": rows})
+    text = queue_section(stored_runs()["queue"] | {"rows": rows})
     assert "\n| 0 | " in text and "\n| 3 | " in text
 
 
@@ -78,8 +72,7 @@ def test_workers_share_the_jobs_of_one_queue() -> None:
     rows = scaling.measure_all([1, 2], 4.0)
     assert [(row["workers"], row["failed"]) for row in rows] == [(1, 0), (2, 0)]
     assert rows[1]["least_jobs"] > 0 and all(row["answers_per_s"] > 0 for row in rows)
-    about = {"date": "d", "machine": "m", "code": "0", "command": "c", "seconds": 4.0, "load": 1.0}
-    text = scaling_section(about | {"rows": rows})
+    text = scaling_section(stored_runs()["scaling"] | {"rows": rows})
     assert "\n| 1 | 8 | " in text and " | 1.00 | " in text and "\n| 2 | 16 | " in text
 
 
@@ -97,14 +90,3 @@ def test_the_answer_checks_reject_wrong_answers() -> None:
     rng = random.Random(1)
     assert not any(request.satisfies("") for request in (load.cold_request(rng), *load.common_requests(4, rng)))
     assert load.percentiles([3.0, 1.0, 2.0])["p50"] == 2.0
-
-
-def test_published_figures_name_their_sources() -> None:
-    row = {
-        "source": "a/b#1", "url": "https://example.org", "date": "2025-01-01", "model": "m", "load": "l", "method": "n",
-        "requests_per_s": 4.32, "tokens_per_s": 2212, "token_ms": None,
-    }  # fmt: skip
-    text = published_section({"date": "2026-01-01", "rows": [row, row | {"token_ms": 8.64}]})
-    assert "(theirs)" in text
-    begin = "| [a/b#1](https://example.org) | 2025-01-01 | m | l | n | 4.3 | 2,212 |"
-    assert [line for line in text.splitlines() if "example" in line] == [f"{begin}  |", f"{begin} 8.6 |"]

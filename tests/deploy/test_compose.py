@@ -109,10 +109,7 @@ def test_the_gpu_service_is_opt_in() -> None:
 
 @pytest.fixture(scope="module")
 def compose_package() -> Path:
-    """The folder of docker-compose 1.29.2 and what it imports.
-
-    The first run installs it.
-    """
+    """The folder of docker-compose 1.29.2 and what it imports. The first run installs it."""
     requirements = Path(__file__).with_name("compose.txt")
     folder = ROOT / ".cache" / "compose" / hashlib.sha256(requirements.read_bytes()).hexdigest()[:16]
     if not folder.exists():
@@ -172,9 +169,7 @@ def test_each_service_gets_only_the_secrets_it_needs() -> None:
 
 
 class ForkedService(Service):
-    """A service whose process is forked: its imports would take seconds.
-
-    The database is started as usual."""
+    """A service whose process is forked: its imports would take seconds. The database is started as usual."""
 
     def start_from(self, fork_server: ForkServer, folder: Path) -> None:
         program, *words = self.described["command"]

@@ -12,20 +12,20 @@ from pathlib import Path
 import pytest
 
 from tests.deploy import dockerfile
+from tests.environment import settings_in
 
 ROOT = dockerfile.ROOT
 TARGETS = ("light", "inference")
+LINTER = Path(sys.executable).with_name("hadolint")
 
 
 def test_the_dockerfile_passes_the_linter() -> None:
-    linter = Path(sys.executable).with_name("hadolint")
-    said = subprocess.run([linter, "--no-color", str(ROOT / "Dockerfile")], capture_output=True, text=True, timeout=60)
+    said = subprocess.run([LINTER, "--no-color", str(ROOT / "Dockerfile")], capture_output=True, text=True, timeout=60)
     assert (said.returncode, said.stdout) == (0, ""), said.stdout + said.stderr
 
 
 def test_the_linter_rejects_a_bad_dockerfile() -> None:
-    linter = Path(sys.executable).with_name("hadolint")
-    said = subprocess.run([linter, "-"], input="FROM debian\nRUN cd /\n", capture_output=True, text=True, timeout=60)
+    said = subprocess.run([LINTER, "-"], input="FROM debian\nRUN cd /\n", capture_output=True, text=True, timeout=60)
     assert said.returncode != 0 and "DL3006" in said.stdout and "DL3003" in said.stdout
 
 
@@ -116,8 +116,6 @@ def test_copied_files_are_in_the_build_context() -> None:
 
 
 def test_every_setting_of_an_image_is_one() -> None:
-    from tests.environment import settings_in
-
     for target in TARGETS:
         given = dockerfile.environment(target)
         settings = settings_in(given)

@@ -8,7 +8,6 @@ import json
 import re
 import signal
 import ssl
-import subprocess
 import threading
 import time
 from collections.abc import Iterator
@@ -21,6 +20,7 @@ from abs_client import Client, F
 from app import errors
 from app.settings import Settings
 from tests.app.event_stream import events, numbers
+from tests.servers.certificates import write_certificates
 from tests.servers.nginx import SHIPPED, proxied, require_nginx
 from tests.servers.processes import free_port, until
 from tests.servers.service_process import ServiceProcess
@@ -222,17 +222,13 @@ def test_a_post_that_a_process_refused_reaches_another(tmp_path: Path, small: tu
 
 
 def test_the_shipped_tls_lines_serve_https(tmp_path: Path, small: tuple[Server, Address]) -> None:
-    subprocess.run(
-        ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "tls.key", "-out", "tls.crt",
-         "-days", "2", "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"],
-        cwd=tmp_path, check=True, capture_output=True,
-    )  # fmt: skip
-    listen = (SHIPPED / "listen-tls.conf").read_text(encoding="utf-8").replace("/run/secrets", str(tmp_path))
-    with proxied(
-        tmp_path / "nginx", small[0].port, listen=listen.replace("listen 8443", "listen 127.0.0.1:PORT")
-    ) as port:
+    write_certificates(tmp_path)
+    listen = (SHIPPED / "listen-tls.conf").read_text(encoding="utf-8").replace("listen 8443", "listen 127.0.0.1:PORT")
+    for file, ours in (("tls.crt", "server.pem"), ("tls.key", "server.key")):
+        listen = listen.replace(f"/run/secrets/{file}", str(tmp_path / ours))
+    with proxied(tmp_path / "nginx", small[0].port, listen=listen) as port:
         url = f"https://127.0.0.1:{port}"
-        trusted = ssl.create_default_context(cafile=str(tmp_path / "tls.crt"))
+        trusted = ssl.create_default_context(cafile=str(tmp_path / "ca.pem"))
         response = httpx2.get(f"{url}/health", headers={"origin": url}, verify=trusted)
         assert response.status_code == 200 and "strict-transport-security" in response.headers
         plain = httpx2.get(f"http://127.0.0.1:{port}/health")

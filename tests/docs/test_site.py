@@ -139,11 +139,7 @@ def test_settings_that_the_pages_name_exist() -> None:
 
 @pytest.fixture(scope="module")
 def site_url(site: Path) -> Iterator[str]:
-    class Quiet(SimpleHTTPRequestHandler):
-        def log_message(self, *_: object) -> None:
-            pass
-
-    handler = functools.partial(Quiet, directory=str(site))
+    handler = functools.partial(SimpleHTTPRequestHandler, directory=str(site))
     with served_by_thread(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as url:
         yield url
 

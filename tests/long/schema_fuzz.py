@@ -44,10 +44,7 @@ LIMITS = Limits(compile_s_max=30.0)
 
 
 def vocabulary_and_model(draw: random.Random) -> tuple[Vocabulary, Any]:
-    """A small vocabulary that spells every byte, and a model.
-
-    The model is random, or seldom a trained one.
-    """
+    """A small vocabulary that spells every byte, and a model. The model is random, or seldom a trained one."""
     if draw.random() < REAL_MODEL_SHARE:
         model, vocabulary = open_real_model(draw)
         return vocabulary, model
@@ -59,10 +56,7 @@ def vocabulary_and_model(draw: random.Random) -> tuple[Vocabulary, Any]:
 
 
 def run_schema(seed: int, paths: list[Path]) -> collections.Counter[str]:
-    """The outcomes of one schema's generations by name.
-
-    The name of a failure begins with "FAILED".
-    """
+    """The outcomes of one schema's generations by name. That of a failure begins with "FAILED"."""
     draw = random.Random(seed)
     path = draw.choice(paths) if paths and draw.random() < 0.5 else None
     schema = read_case(path).schema if path else random_schema(draw, 2)

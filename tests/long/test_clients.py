@@ -30,10 +30,7 @@ def test_every_client_has_a_module_and_pinned_requirements() -> None:
 
 
 def run_of(results: dict[str, list[CheckResult] | None], monkeypatch: pytest.MonkeyPatch) -> int:
-    """The exit status of a run whose clients have these results.
-
-    None is one that cannot be installed.
-    """
+    """The exit status of a run whose clients have these results. None is one that cannot be installed."""
 
     def check(name: str, _: str) -> list[CheckResult]:
         found = results[name]

@@ -23,11 +23,12 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from app.local.server import packaged_server
 from tests.servers.abs_up import short_folder
 from tests.servers.clocks import Clocks
 from tests.servers.forkserver import IMPORTED, PREFORKED, Child, ForkServer, spawn
 from tests.servers.processes import START_S_MAX, free_port, until
-from tests.servers.redis_server import RedisServer, packaged_server_program, running_server
+from tests.servers.redis_server import RedisServer, running_server
 from tests.servers.small_model import small_model
 
 FULL = os.environ.get("ABS_TESTS_FULL") == "1"  # faults in full length and number (make test-long)
@@ -191,10 +192,7 @@ class Cluster:
                     part.start()
 
     def restore(self) -> None:
-        """Restarts killed parts, waits until requests are served, and cancels jobs.
-
-        The jobs are those of earlier tests.
-        """
+        """Restarts killed parts, awaits their readiness, and cancels jobs of earlier tests."""
         for part in self.parts.values():
             if not part.alive:
                 part.start()
@@ -240,8 +238,8 @@ class Cluster:
 
 
 def clocked_server(clocks: Clocks) -> AbstractContextManager[RedisServer]:
-    """A server that uses the clock "server"."""
-    return running_server(program=packaged_server_program(), environment=clocks.of("server"))
+    """A server that uses the clock "server". Debian's, whose memory is jemalloc's, hangs under libfaketime."""
+    return running_server(program=packaged_server(), environment=clocks.of("server"))
 
 
 @contextlib.contextmanager

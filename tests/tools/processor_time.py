@@ -44,9 +44,7 @@ class ProcessorTimes:
         return report
 
     def _of_others(self, root: int) -> float:
-        """Seconds of a process's descendants since the last call.
-
-        A fork server's own seconds are included."""
+        """Seconds of a process's descendants since the last call. A fork server's own are included."""
         try:
             process = psutil.Process(root)
             own = process.cpu_times()

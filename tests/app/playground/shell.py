@@ -8,26 +8,23 @@ from typing import Any
 
 from playwright.sync_api import Page, Route, expect
 
-from tests.app.playground.chromium import WAIT_MS, WatchedPage
+from tests.app.playground.chromium import WatchedPage
 
 RUN_MS = 120_000  # a conversation takes several generations
 VERDICT = re.compile(r"^✓ satisfied, \d+ of \d+ tokens · least budget \d+$")
 FORMULA = "F(dog) & G(!cat)"
-expect.set_options(timeout=WAIT_MS)
 
 
-def visit(page: Page, fragment: str = "") -> Page:
-    """Open the playground, and wait until its listeners are set."""
-    page.goto(f"/{fragment}")
+def visit(page: Page, target: str = "") -> Page:
+    """Open the playground or another page, and await its listeners."""
+    page.goto(f"/{target}")
     expect(page.locator("html")).to_have_attribute("data-ready", "yes")
     return page
 
 
 def visit_agent(page: Page) -> Page:
     """Open the page of the agent with its policy compiled."""
-    page.goto("/static/agent.html")
-    expect(page.locator("html")).to_have_attribute("data-ready", "yes")
-    return page
+    return visit(page, "static/agent.html")
 
 
 def run_agent(page: Page) -> None:
@@ -75,6 +72,12 @@ def generate(page: Page) -> None:
     page.locator("#status").evaluate("status => { status.textContent = ''; }")  # the status of the previous run
     page.get_by_role("button", name="Generate").click()
     expect(page.locator("#status")).to_have_text(re.compile("^Done: "))
+
+
+def link_of(page: Page, state: dict[str, Any]) -> str:
+    """The fragment of a request, made by a page of the service."""
+    link: str = page.evaluate("async (state) => (await import('/static/permalink.js')).linkOf(state)", state)
+    return link
 
 
 def snippet(page: Page, name: str) -> str:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
-from pathlib import Path
-from typing import Any
 
 import httpx2
 import pytest
@@ -15,17 +12,15 @@ from playwright.sync_api import Page, expect
 from tests.app.playground.chromium import WatchedPage, accessibility_violations, take_picture
 from tests.app.playground.shell import fault, formula, ignore_rejections, reject, tab, visit, wait_for_compilation
 from tests.servers.service_process import ServiceProcess
+from tests.tables import table
 
 pytestmark = pytest.mark.usefixtures("no_graphviz")
-MISTAKES: list[dict[str, Any]] = tomllib.loads(
-    (Path(__file__).parents[2] / "cases" / "mistakes.toml").read_text(encoding="utf-8")
-)["mistake"]
 APPLY = """async ([request, edits]) => (await import('/static/suggestions.js')).applySuggestion(request, edits)"""
 
 
 def test_the_page_applies_every_suggestion_as_the_client_does(page: Page, service: ServiceProcess) -> None:
     visit(page)
-    corrected = [mistake for mistake in MISTAKES if "corrected" in mistake]
+    corrected = [mistake for mistake in table("mistakes")["mistake"] if "corrected" in mistake]
     assert len(corrected) > 20
     for mistake in corrected:
         request = json.loads(mistake["json"])

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Any
 
 import pytest
 from playwright.sync_api import Page, Request, Route, expect
 
 from tests.app.playground.chromium import WatchedPage
-from tests.app.playground.shell import generate, ignore_rejections, snippet, tab, visit, wait_for_compilation
+from tests.app.playground.shell import generate, ignore_rejections, link_of, snippet, tab, visit, wait_for_compilation
 
 pytestmark = pytest.mark.usefixtures("no_graphviz")
 
@@ -18,12 +17,6 @@ pytestmark = pytest.mark.usefixtures("no_graphviz")
 def model_of(request: Request) -> str | None:
     model: str | None = json.loads(request.post_data or "{}").get("model")
     return model
-
-
-def link_of(page: Page, state: dict[str, Any]) -> str:
-    """The fragment of a request, made by a page of the service."""
-    link: str = page.evaluate("async (state) => (await import('/static/permalink.js')).linkOf(state)", state)
-    return link
 
 
 def test_a_chosen_model_compiles_and_answers(page: Page) -> None:

@@ -27,6 +27,7 @@ from tests.app.playground.shell import (
     formula,
     generate,
     ignore_rejections,
+    link_of,
     snippet,
     tab,
     visit,
@@ -130,13 +131,12 @@ FORMS: list[dict[str, Any]] = [
 @pytest.mark.usefixtures("no_graphviz")
 @pytest.mark.long
 def test_links_restore_the_forms_and_are_never_sent(web_page: WatchedPage, page: Page) -> None:
-    make = "async (state) => (await import('/static/permalink.js')).linkOf(state)"
     prompt, options = "„Hallo“ 😀\nsentence:", {"algorithm": "abs", "gamma": 2, "max_tokens": 31}
     prompts = [f"{prompt} {number}" for number in range(len(FORMS))]
-    states = [
-        {"prompt": prompt, "constraint": form, "options": options} for prompt, form in zip(prompts, FORMS, strict=True)
+    links = [
+        link_of(page, {"prompt": prompt, "constraint": form, "options": options})
+        for prompt, form in zip(prompts, FORMS, strict=True)
     ]
-    links = [page.evaluate(make, state) for state in states]
     page.goto("about:blank")
     visit(page, links[0])
     page.get_by_role("button", name="Copy as code").click()

@@ -6,7 +6,6 @@ import json
 import re
 import subprocess
 import sys
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -25,6 +24,7 @@ from tests.app.playground.shell import (
     visit,
     wait_for_compilation,
 )
+from tests.tables import table
 
 pytestmark = pytest.mark.usefixtures("no_graphviz")
 ROOT = Path(__file__).parents[3]
@@ -225,9 +225,8 @@ def test_a_restart_discards_earlier_events(page: Page) -> None:
 
 @pytest.mark.long
 def test_every_rejection_is_shown_as_a_helpful_sentence(web_page: WatchedPage, page: Page) -> None:
-    cases = tomllib.loads((ROOT / "tests" / "cases" / "page_rejections.toml").read_text(encoding="utf-8"))["case"]
     previous = None
-    for case in cases:
+    for case in table("page_rejections")["case"]:
         path = case["path"]
         reject(page, path, case["problem"])
         if path != previous or path != "/generate":  # the page asks for the others when it opens

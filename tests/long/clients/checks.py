@@ -1,4 +1,7 @@
-"""What the checks of all clients share. It runs in the environments of the clients, so it imports none of them."""
+"""What the checks of all clients share.
+
+It runs in the environments of the clients, so it imports none of them, and pydantic because all of them need it.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,24 @@ import json
 import sys
 import traceback
 from collections.abc import Callable, Sequence
+from typing import Literal
+
+from pydantic import BaseModel
 
 MODEL = "captions"
 PROMPT = "dog, frisbee, catch"
 Check = Callable[[str], None]
+
+
+class Pet(BaseModel):
+    """A pet."""
+
+    animal: Literal["dog", "cat"]
+    age: int
+
+
+class AnyObject(BaseModel, extra="allow"):
+    """Any object."""
 
 
 def main(checks: Sequence[Check]) -> None:

@@ -12,7 +12,7 @@ from instructor.core.exceptions import ModeError
 from openai import OpenAI
 from pydantic import BaseModel
 
-from tests.long.clients.checks import MODEL, PROMPT, main
+from tests.long.clients.checks import MODEL, PROMPT, AnyObject, Pet, main
 
 OPTIONS: Any = {"model": MODEL, "messages": [{"role": "user", "content": PROMPT}], "max_retries": 0}
 # Deprecated names of TOOLS, JSON_SCHEMA and RESPONSES_TOOLS.
@@ -25,17 +25,6 @@ OTHER_PROVIDERS = (
     "BEDROCK", "CEREBRAS", "COHERE", "FIREWORKS", "GEMINI", "GENAI", "MISTRAL", "OPENROUTER", "PERPLEXITY", "VERTEXAI",
     "WRITER", "XAI",
 )  # fmt: skip
-
-
-class Pet(BaseModel):
-    """A pet."""
-
-    animal: Literal["dog", "cat"]
-    age: int
-
-
-class AnyObject(BaseModel, extra="allow"):
-    """Any object."""
 
 
 class Toy(BaseModel):

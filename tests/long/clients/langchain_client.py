@@ -7,20 +7,8 @@ from typing import Any, Literal
 from langchain_core.messages import HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
-from pydantic import BaseModel
 
-from tests.long.clients.checks import MODEL, PROMPT, main
-
-
-class Pet(BaseModel):
-    """A pet."""
-
-    animal: Literal["dog", "cat"]
-    age: int
-
-
-class AnyObject(BaseModel, extra="allow"):
-    """Any object."""
+from tests.long.clients.checks import MODEL, PROMPT, AnyObject, Pet, main
 
 
 @tool

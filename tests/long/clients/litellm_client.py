@@ -2,20 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import litellm
-from pydantic import BaseModel
 
-from tests.long.clients.checks import MODEL, PROMPT, main
-
-
-class Pet(BaseModel):
-    """A pet."""
-
-    animal: Literal["dog", "cat"]
-    age: int
-
+from tests.long.clients.checks import MODEL, PROMPT, Pet, main
 
 TOOL = {"type": "function", "function": {"name": "feed", "parameters": Pet.model_json_schema()}}
 

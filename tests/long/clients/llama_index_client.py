@@ -9,18 +9,10 @@ from llama_index.core.llms import ChatMessage
 from llama_index.core.prompts import PromptTemplate
 from llama_index.core.tools import FunctionTool
 from llama_index.llms.openai_like import OpenAILike
-from pydantic import BaseModel
 
-from tests.long.clients.checks import MODEL, PROMPT, main
+from tests.long.clients.checks import MODEL, PROMPT, Pet, main
 
 USER = [ChatMessage(role="user", content=PROMPT)]
-
-
-class Pet(BaseModel):
-    """A pet."""
-
-    animal: Literal["dog", "cat"]
-    age: int
 
 
 def _feed(animal: Literal["dog", "cat"], grams: int) -> str:

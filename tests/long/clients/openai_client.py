@@ -3,34 +3,20 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import openai
 from openai import OpenAI
-from pydantic import BaseModel
 
-from tests.long.clients.checks import MODEL, PROMPT, main
+from tests.long.clients.checks import MODEL, PROMPT, Pet, main
 
 USER: Any = [{"role": "user", "content": PROMPT}]
-
-
-class Pet(BaseModel):
-    """A pet."""
-
-    animal: Literal["dog", "cat"]
-    age: int
-
-
 TOOL: Any = openai.pydantic_function_tool(Pet, name="feed")
 RESPONSE_TOOL: Any = {"type": "function", **TOOL["function"]}
 
 
-@contextmanager
-def client(url: str) -> Iterator[OpenAI]:
-    with OpenAI(base_url=url, api_key="none") as ai:
-        yield ai
+def client(url: str) -> OpenAI:
+    return OpenAI(base_url=url, api_key="none")
 
 
 def chat(url: str) -> None:

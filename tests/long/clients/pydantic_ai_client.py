@@ -5,23 +5,11 @@ from __future__ import annotations
 import asyncio
 from typing import Any, Literal
 
-from pydantic import BaseModel
 from pydantic_ai import Agent, NativeOutput, PromptedOutput
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from tests.long.clients.checks import MODEL, PROMPT, main
-
-
-class Pet(BaseModel):
-    """A pet."""
-
-    animal: Literal["dog", "cat"]
-    age: int
-
-
-class AnyObject(BaseModel, extra="allow"):
-    """Any object."""
+from tests.long.clients.checks import MODEL, PROMPT, AnyObject, Pet, main
 
 
 def _agent(url: str, output: Any = str, kind: Any = OpenAIChatModel) -> Agent[None, Any]:
