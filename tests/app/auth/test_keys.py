@@ -82,9 +82,7 @@ def test_keys_are_added_and_removed_without_a_restart(tmp_path: Path) -> None:
     assert not remove_key(path, "0" * 12)
 
 
-def test_an_invalid_or_missing_key_file_keeps_the_old_keys(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_invalid_or_missing_key_file_keeps_the_old_keys(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "keys"
     anna, = add_keys(path, "anna")
     ring = KeyRing(path)
@@ -95,9 +93,7 @@ def test_an_invalid_or_missing_key_file_keeps_the_old_keys(
     assert "stay in force" in caplog.text and "MARKER" not in caplog.text
 
 
-def test_key_lookup_takes_the_same_steps_for_unknown_keys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_key_lookup_takes_the_same_steps_for_unknown_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, = add_keys(tmp_path / "keys", "anna")
     ring, comparisons = KeyRing(tmp_path / "keys"), []
     compare_digest = keys_module.hmac.compare_digest
@@ -136,9 +132,7 @@ VALID_LINE = {"id": "0" * 12, "name": "anna", "sha256": "0" * 64, "scopes": ["ge
         {"scopes": [["generate"]]},
     ],
 )
-def test_an_invalid_key_line_is_reported_by_number_only(
-    change: dict[str, object], tmp_path: Path
-) -> None:
+def test_an_invalid_key_line_is_reported_by_number_only(change: dict[str, object], tmp_path: Path) -> None:
     path = tmp_path / "keys"
     invalid_line = VALID_LINE | change | {"id": change.get("id", "1" * 12)}
     path.write_text(f"{json.dumps(VALID_LINE)}\n\n{json.dumps(invalid_line)}\n")

@@ -10,14 +10,7 @@ import pytest
 from app.broker import HEARTBEAT_TTL_S, Broker, SubmitOptions, WorkerStatus
 from app.broker.memory import MemoryBroker
 from app.errors import JobCancelled, JobUnknown, QueueFull
-from tests.app.broker.brokers import (
-    JOBS_MAX,
-    RESULT_BYTES_MAX,
-    RESULT_TTL_S,
-    Time,
-    all_events,
-    take,
-)
+from tests.app.broker.brokers import JOBS_MAX, RESULT_BYTES_MAX, RESULT_TTL_S, Time, all_events, take
 
 
 async def test_a_job_is_delivered_and_its_result_is_stored(broker: Broker, time: Time) -> None:

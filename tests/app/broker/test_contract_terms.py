@@ -10,15 +10,7 @@ import pytest
 from app.broker import Broker, JobStatus, SubmitOptions
 from app.broker.base import Backlog
 from app.errors import JobCancelled, JobUnknown, KeyReused, QueueFull
-from tests.app.broker.brokers import (
-    RESULT_TTL_S,
-    WEIGHT_MAX,
-    Time,
-    all_events,
-    first_events,
-    never,
-    take,
-)
+from tests.app.broker.brokers import RESULT_TTL_S, WEIGHT_MAX, Time, all_events, first_events, never, take
 
 BATCH = SubmitOptions(priority="batch")
 DETACHED = SubmitOptions(detached=True)

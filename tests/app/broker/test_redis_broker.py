@@ -111,9 +111,7 @@ def test_ended_jobs_leave_no_keys_on_the_server(redis_server: RedisServer) -> No
         held = await client.hgetall("{abs}:queue:q:v7")
         del held[b"pace"]
         assert held == dict.fromkeys((b"waiting_weight", b"outside_weight", b"running_weight"), b"0")
-        assert await client.hgetall("{abs}:counters") == {
-            b"place": ANY, b"last": ANY, b"clock": ANY, b"bytes": b"0"
-        }
+        assert await client.hgetall("{abs}:counters") == {b"place": ANY, b"last": ANY, b"clock": ANY, b"bytes": b"0"}
         assert await client.xlen(LEASES) == 0
 
     given = Settings.of(secret=b"the secret of these tests", result_ttl_s=1.0, job_lease_s=LEASE_S)

@@ -92,9 +92,7 @@ def test_silent_connections_are_not_tried_one_after_another(redis_server: RedisS
         asyncio.run(scenario())
 
 
-def test_missed_notifications_are_found_by_looking(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missed_notifications_are_found_by_looking(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     many, look_s = 50, 0.5
 
     async def deaf(self: ears.JobNotifications) -> None:

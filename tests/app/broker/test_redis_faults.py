@@ -93,9 +93,7 @@ def test_a_restarted_server_loses_no_event_of_a_stream(own_redis_server: RedisSe
         run(own_redis_server.url, scenario)
 
 
-def test_a_caller_of_a_lost_job_gets_503_to_retry(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_caller_of_a_lost_job_gets_503_to_retry(redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A server killed while its disk is slow loses its last writes."""
     monkeypatch.setattr("app.broker.redis.broker.POLL_S", 2.0)
 
@@ -124,9 +122,7 @@ def absent(server: RedisServer) -> Iterator[None]:
         server.start()
 
 
-def test_workers_keep_running_jobs_while_the_server_is_away(
-    own_redis_server: RedisServer,
-) -> None:
+def test_workers_keep_running_jobs_while_the_server_is_away(own_redis_server: RedisServer) -> None:
     async def scenario(broker: RedisBroker) -> None:
         job_id = await broker.submit("q", "k", b"tell 10 0.2")
         process = await taken(processes, job_id)

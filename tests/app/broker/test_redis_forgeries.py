@@ -86,9 +86,7 @@ def test_a_job_with_an_invalid_signature_is_not_run(redis_server: RedisServer) -
 
 
 @pytest.mark.parametrize("forge", FORGERIES.values(), ids=FORGERIES)
-def test_a_forged_result_or_event_reaches_no_caller(
-    redis_server: RedisServer, forge: Callable[[bytes], bytes]
-) -> None:
+def test_a_forged_result_or_event_reaches_no_caller(redis_server: RedisServer, forge: Callable[[bytes], bytes]) -> None:
     async def scenario(api: RedisBroker, worker: RedisBroker, client: Redis) -> None:
         first, second = await api.submit("q", "a", b""), await api.submit("q", "b", b"")
         for job_id in (first, second):

@@ -53,9 +53,7 @@ class Chat:
 
 
 @pytest.fixture
-def chat(
-    running_service: ServiceProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Chat:
+def chat(running_service: ServiceProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Chat:
     return Chat(running_service.url, monkeypatch, capsys)
 
 

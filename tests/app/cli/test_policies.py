@@ -20,9 +20,7 @@ def conversation(*names: str) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = [{"role": "user", "content": "delete it"}]
     for name in names:
         function = {"name": name, "arguments": "{}"}
-        messages.append(
-            {"role": "assistant", "tool_calls": [{"id": name, "type": "function", "function": function}]}
-        )
+        messages.append({"role": "assistant", "tool_calls": [{"id": name, "type": "function", "function": function}]})
         messages.append({"role": "tool", "tool_call_id": name, "content": "ok"})
     return messages
 
