@@ -101,6 +101,13 @@ async def take(broker: Broker, queue: str = "q") -> tuple[str, bytes]:
     return delivery.job_id, delivery.body
 
 
+async def running_job(broker: Broker) -> str:
+    """The id of a new job that is taken."""
+    job_id = await broker.submit("q", "k", b"")
+    await take(broker)
+    return job_id
+
+
 async def all_events(broker: Broker, job_id: str, after: str = "") -> list[bytes]:
     """The events of a job until its end."""
     return [event.data async for event in broker.events(job_id, after)]
