@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from abs_client import Client, JsonSchema, apply_suggestion
 from compiler.exact_json import dump_json, load_json
-from tests.app.cli.test_commands import exit_status
+from tests.app.cli.conftest import exit_status
 from tests.servers.service_process import ServiceProcess
 from tests.tables import table
 
