@@ -40,10 +40,7 @@ async def test_the_weight_of_waiting_jobs_is_bounded(broker: Broker) -> None:
 
 async def test_a_cancelled_job_releases_its_weight(broker: Broker) -> None:
     first = await broker.submit("other", "first", b"")
-    for key, terms in (
-        ("a", SubmitOptions(weight=WEIGHT_MAX)),
-        ("b", SubmitOptions(weight=WEIGHT_MAX, after=first)),
-    ):
+    for key, terms in (("a", SubmitOptions(weight=WEIGHT_MAX)), ("b", SubmitOptions(weight=WEIGHT_MAX, after=first))):
         gone = await broker.submit("q", key, b"", terms)
         with pytest.raises(QueueFull):
             await broker.submit("q", "c", b"", SubmitOptions(weight=1))
