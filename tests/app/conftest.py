@@ -198,7 +198,8 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
 
     Its fixtures are then closed after a timeout, too.
     """
-    if {"redis_server", "own_redis_server"} & set(pyfuncitem.fixturenames) and inspect.iscoroutinefunction(pyfuncitem.obj):
+    has_server = not {"redis_server", "own_redis_server"}.isdisjoint(pyfuncitem.fixturenames)
+    if has_server and inspect.iscoroutinefunction(pyfuncitem.obj):
         pyfuncitem.obj = _within_limit(pyfuncitem.obj)
 
 

@@ -12,22 +12,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from app.auth import (
-    ROUTE_SCOPES,
-    Key,
-    KeyRing,
-    is_public,
-    new_key,
-    read_keys,
-    remove_key,
-    require_scope,
-    scope_of,
-    when,
-)
+from app.auth import Key, KeyRing, read_keys, remove_key, scope_of, when
 from app.auth import keys as keys_module
 from app.auth.keys import line_of
 from app.cli.keys import key_commands
-from app.errors import Forbidden, MethodNotAllowed, RouteNotFound, SettingsInvalid, Unauthorized
+from app.errors import MethodNotAllowed, RouteNotFound, SettingsInvalid, Unauthorized
 from tests.app.access_keys import stored_key
 
 
@@ -176,21 +165,3 @@ def test_a_path_outside_the_scope_table_stays_closed() -> None:
     with pytest.raises(MethodNotAllowed):
         scope_of("DELETE", "/generate")
     assert scope_of("GET", "/jobs/abc/events").counts_as_work and not scope_of("GET", "/jobs/abc").counts_as_work
-
-
-def test_only_health_is_public_by_default() -> None:
-    public_paths = [route.path for route in ROUTE_SCOPES if is_public(route.method, route.path, ())]
-    assert public_paths == ["/health"]
-    assert is_public("GET", "/ready", ("/ready",)) and not is_public("POST", "/ready", ("/ready",))
-    assert not is_public("GET", "/health/", ()) and not is_public("HEAD", "/health", ())
-
-
-def test_a_key_grants_the_routes_of_its_scopes() -> None:
-    _, key = new_key("anna", ["compile"])
-    require_scope(key, scope_of("POST", "/compile"))
-    require_scope(key, scope_of("GET", "/jobs/a"))
-    with pytest.raises(Forbidden, match="generate") as error:
-        require_scope(key, scope_of("POST", "/generate"))
-    assert error.value.scope == "generate"
-    with pytest.raises(Forbidden, match="admin"):
-        require_scope(key, scope_of("GET", "/metrics"))

@@ -247,14 +247,8 @@ for arguments in (["worker", "compile"], ["serve", "--port", "0"]):
     print("status", status, file=sys.stderr)
 """
     redis = {"ABS_BROKER": "redis://127.0.0.1:1/0", "ABS_STORE": "redis://127.0.0.1:1/0", "ABS_SECRET": "s" * 20}
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=S_MAX,
-        env=os.environ | redis,
-        cwd=tmp_path,
-    )
+    command, environment = [sys.executable, "-c", code], os.environ | redis
+    result = subprocess.run(command, capture_output=True, text=True, timeout=S_MAX, env=environment, cwd=tmp_path)
     for arguments, message in zip(("worker", "serve"), result.stderr.split("status 4\n"), strict=False):
         message = " ".join(message.split())
         assert "redis" in message and "pip install 'abs-server[redis]'" in message, (arguments, result.stderr)
