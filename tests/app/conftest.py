@@ -194,11 +194,12 @@ async def broker(kind: str, time: Time, redis_server: RedisServer) -> AsyncItera
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> None:
-    """Limit the time of a scenario.
+    """Limit the time of a scenario with a server.
 
     Its fixtures are then closed after a timeout, too.
     """
-    if "kind" in pyfuncitem.fixturenames and inspect.iscoroutinefunction(pyfuncitem.obj):
+    has_server = not {"redis_server", "own_redis_server"}.isdisjoint(pyfuncitem.fixturenames)
+    if has_server and inspect.iscoroutinefunction(pyfuncitem.obj):
         pyfuncitem.obj = _within_limit(pyfuncitem.obj)
 
 

@@ -12,9 +12,7 @@ SERVING = """
 import app.main, app.http_server, app.wiring, app.auth.redis_counters
 from starlette.testclient import TestClient
 from app.settings import Settings
-settings = Settings.of(
-    broker="unix:///nowhere", store="unix:///nowhere", secret=b"0" * 16
-)
+settings = Settings.of(broker="unix:///nowhere", store="unix:///nowhere", secret=b"0" * 16)
 app.wiring.open_broker(settings), app.wiring.open_store(settings), app.wiring.open_limiter(settings)
 with TestClient(app.main.create_app(Settings.of(embedded_workers=()))) as client:
     assert client.get("/health").status_code == 200

@@ -154,9 +154,7 @@ def test_a_wrong_use_of_the_client_gets_them(mistake: dict[str, Any], running_se
 
 
 @pytest.mark.parametrize("mistake", mistakes("settings"))
-def test_a_wrong_setting_gets_what_where_and_how(
-    mistake: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wrong_setting_gets_what_where_and_how(mistake: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in mistake["settings"].items():
         monkeypatch.setenv(name, value)
     with pytest.raises((SettingsInvalid, OSError)) as raised:  # in the order of `abs serve`

@@ -136,11 +136,8 @@ class ScriptedServer:
         handler.close_connection = True
         if not (reply.truncated and not reply.body):
             handler.send_response(reply.status)
-            reply_headers = {
-                "content-length": str(len(reply.body) + (100 if reply.truncated else 0)),
-                "connection": "close",
-            }
-            for name, value in {**reply_headers, **reply.headers}.items():
+            length = len(reply.body) + (100 if reply.truncated else 0)
+            for name, value in {"content-length": str(length), "connection": "close", **reply.headers}.items():
                 handler.send_header(name, value)
             handler.end_headers()
             handler.wfile.write(reply.body)

@@ -270,9 +270,7 @@ CONSTRAINTS: dict[str, Constraint] = {
 TEXTS = ("", "dog", "A dog", "a cat", "A dog and a cat", "Cat", "B", "a cat dog")
 COMBINATIONS = st.recursive(
     st.sampled_from([*CONSTRAINTS]),
-    lambda inner: st.one_of(
-        st.tuples(st.sampled_from(["&", "|"]), inner, inner), st.tuples(st.just("~"), inner)
-    ),
+    lambda inner: st.one_of(st.tuples(st.sampled_from(["&", "|"]), inner, inner), st.tuples(st.just("~"), inner)),
     max_leaves=4,
 )
 

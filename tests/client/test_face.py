@@ -54,9 +54,7 @@ SCHEMAS: dict[type, str] = {  # client class: schema of the API
 NO_SCHEMA = {results.Readiness, results.Result, events.Done}  # created by the client
 ONLY_OPENAI = {"object", "created", "owned_by", "root", "max_model_len"}  # fields of a model card
 UNCHECKED_FIELDS = ("beams", "logit_bias", "prefix", "tools", "tool_choice", "stop")  # their values are more than enums
-OPTIONS: dict[type, str] = {
-    abs_client.GenerateOptions: "GenerateRequest", abs_client.DecodeOptions: "DecodeRequest",
-}  # fmt: skip
+OPTIONS: dict[type, str] = {abs_client.GenerateOptions: "GenerateRequest", abs_client.DecodeOptions: "DecodeRequest"}
 ARGUMENTS = {"prompt", "messages", "constraint", "log_probs", "labels", "stream"}  # of the methods, beside the options
 JSON_TYPES = {"string": str, "integer": int, "number": float, "boolean": bool, "object": dict, "array": tuple}
 PUBLIC = [

@@ -144,9 +144,7 @@ def test_a_flaky_connection_repeats_no_event(kind: str, proxy: ResettingProxy, u
     def events_of(address: str) -> list[Any]:
         retry = Retry(tries=40, backoff_s=0.01)
         constraint = F("dog") & F("ball")
-        events: list[Any] = ask(
-            kind, address, lambda c: c.stream("sentence:", constraint, max_tokens=16), retry=retry
-        )
+        events: list[Any] = ask(kind, address, lambda c: c.stream("sentence:", constraint, max_tokens=16), retry=retry)
         return events
 
     events, resumed_events = events_of(url), events_of(proxy.url)

@@ -168,7 +168,7 @@ def test_a_key_is_sent_from_where_the_environment_has_it(monkeypatch: pytest.Mon
     (tmp_path / "key").write_text("from-a-file\n", encoding="utf-8")
     with scripted_server(*[answer()] * 4) as server:
         monkeypatch.setenv("ABS_BASE_URL", server.url)
-        sources = {"NONE": "", "ABS_API_KEY_FILE": str(tmp_path / "key"), "ABS_API_KEY": "from-a-variable"}
+        sources = {"NONE": "", "ABS_API_KEY_FILE": str(tmp_path / "key"), "ABS_API_KEY": " from-a-variable\n"}
         for name, value in sources.items():
             monkeypatch.setenv(name, value)
             with Client() as client:
@@ -181,13 +181,6 @@ def test_a_key_is_sent_from_where_the_environment_has_it(monkeypatch: pytest.Mon
 
 def test_the_repr_of_an_endpoint_omits_its_key() -> None:
     assert "abs_secret" not in repr(Endpoint(api_key="abs_secret"))
-
-
-def test_whitespace_around_a_key_is_stripped(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("ABS_API_KEY", " abs_secret\n")
-    with scripted_server(answer()) as server, Client(server.url) as client:
-        generate(client)
-    assert server.requests[0].headers.get("authorization") == "Bearer abs_secret"
 
 
 @pytest.mark.parametrize("key", ["abs_s\u00e9cret", "abs_se\ncret", "abs_se cret", "abs_se\x00cret"])

@@ -200,17 +200,6 @@ def test_a_job_can_be_awaited_streamed_and_reopened(url: str) -> None:
         assert client.submit_decode([[-1.0, -2.0]], F("b"), ["a", "b"]).result().labels == ("b",)
 
 
-async def test_an_async_job_can_be_awaited_streamed_and_reopened(url: str) -> None:
-    async with AsyncClient(url) as client:
-        job = await client.submit(PROMPT, F("dog"), max_tokens=8, beams=4)
-        result = await job.result(timeout_s=60)
-        assert "dog" in result.text and (await job.state()).over and (await job.cancel()).state == "done"
-        assert (await job.events().until_done()).text == result.text
-        assert (await client.job(job.id).result()).text == result.text
-        assert (await (await client.submit_compile(F("dog"))).result()).min_tokens == 2
-        assert (await (await client.submit_decode([[-1, -2]], F("b"), ["a", "b"])).result()).labels == ("b",)
-
-
 @with_both_clients
 def test_json_of_a_schema_is_parsed(kind: str, url: str) -> None:
     schema = {"type": "object", "properties": {"name": {"enum": ["dog", "cat"]}}, "required": ["name"],

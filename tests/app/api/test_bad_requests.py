@@ -76,9 +76,7 @@ def test_an_oversized_body_is_refused_with_or_without_content_length(client: Tes
 
 
 @pytest.mark.parametrize(("size", "status", "code"), [(10, 408, "request_timeout"), (200, 413, "body_too_large")])
-def test_a_stalled_body_times_out(
-    size: int, status: int, code: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_stalled_body_times_out(size: int, status: int, code: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(body_module, "DRAIN_S_MAX", 0.05)
     answer: list[dict[str, Any]] = []
     parts = [{"type": "http.request", "body": b"x" * size, "more_body": True}]

@@ -147,9 +147,7 @@ def post(http: httpx2.Client, path: str, **body: Any) -> Any:
 @pytest.mark.parametrize("options", ALGORITHMS, ids=lambda options: str(options["algorithm"]))
 @pytest.mark.parametrize("name", [*CASES, *COMBINED])
 @pytest.mark.sample(9)
-def test_answers_of_each_budget_are_in_the_language(
-    http: httpx2.Client, name: str, options: dict[str, Any]
-) -> None:
+def test_answers_of_each_budget_are_in_the_language(http: httpx2.Client, name: str, options: dict[str, Any]) -> None:
     case = {**CASES, **COMBINED}[name]
     least = post(http, "/compile", constraint=constraint_of(case))["min_tokens"]
     body = {"prompt": "sentence:", "constraint": constraint_of(case), "trace": True, **options}

@@ -140,9 +140,7 @@ def test_a_failed_compilation_is_cached(client: TestClient, compiles: list[Spec]
 
 def test_a_nonexistent_job_is_unknown(client: TestClient) -> None:
     for job in ("0" * 32, "x", "0" * 31, "A" * 32, "%00", "0" * 5_000):
-        for response in (
-            client.get(f"/jobs/{job}"), client.delete(f"/jobs/{job}"), client.get(f"/jobs/{job}/events"),
-        ):
+        for response in (client.get(f"/jobs/{job}"), client.delete(f"/jobs/{job}"), client.get(f"/jobs/{job}/events")):
             assert (response.status_code, response.json()["code"]) == (404, "unknown_job"), job
 
 

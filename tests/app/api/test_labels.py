@@ -11,9 +11,7 @@ import pytest
 from fastapi.testclient import TestClient
 
 CONSTRAINT = {
-    "ltlf": "G(shoe -> X Bag)",
-    "propositions": {"shoe": ["boot", "sneaker"]},
-    "labels": ["boot", "Bag", "sneaker"],
+    "ltlf": "G(shoe -> X Bag)", "propositions": {"shoe": ["boot", "sneaker"]}, "labels": ["boot", "Bag", "sneaker"],
 }
 
 

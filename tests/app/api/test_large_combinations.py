@@ -56,9 +56,7 @@ def test_answers_satisfy_all_parts_within_every_budget(name: str, small_client: 
     for budget in range(least, enough):
         undecided = post(small_client, "/generate", 422, **body, max_tokens=budget)
         fields = {name: undecided[name] for name in ("code", "min_tokens", "min_tokens_at_least", "max_tokens")}
-        assert fields == {
-            "code": "undecided", "min_tokens": enough, "min_tokens_at_least": least, "max_tokens": budget
-        }  # fmt: skip
+        assert fields == {"code": "undecided", "min_tokens": enough, "min_tokens_at_least": least, "max_tokens": budget}
 
 
 def test_a_prompt_may_satisfy_some_parts(small_client: TestClient) -> None:

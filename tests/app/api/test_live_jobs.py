@@ -171,19 +171,14 @@ def test_an_asynchronous_job_runs_with_or_without_readers(monkeypatch: pytest.Mo
         assert state(http, job) == ("done", 0)
 
 
-def test_the_client_resumes_a_broken_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_client_resumes_a_broken_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    client_events: list[object] = []
     with serving(monkeypatch, "open_three_steps") as http:
         proxy = _BreakingProxy(str(http.base_url))
-        client_events: list[object] = []
-
-        async def scenario() -> str:
-            url = f"http://127.0.0.1:{await proxy.start()}"
-            async with asyncio.timeout(S_MAX), AsyncClient(url) as client:
-                answer = await followed(client, client_events.append, **BODY)
-            await proxy.stop()
-            return answer.text
-
-        assert asyncio.run(scenario()) == "dog"
+        url = f"http://127.0.0.1:{await proxy.start()}"
+        async with asyncio.timeout(S_MAX), AsyncClient(url) as client:
+            assert (await followed(client, client_events.append, **BODY)).text == "dog"
+        await proxy.stop()
     assert [step.step for step in client_events if isinstance(step, Step)] == [1, 2, 3]
     assert proxy.connections == 2
 

@@ -23,11 +23,7 @@ BODIES: list[tuple[str, type[BaseModel], dict[str, Any]]] = [
     ("messages", ChatRequest, {"messages": [{}] * ERRORS_COUNT}),
     ("fields of a message", ChatRequest, {"messages": [MESSAGE | UNKNOWN]}),
     ("fields of a chat", ChatRequest, {"messages": [MESSAGE]} | UNKNOWN),
-    (
-        "arguments of a chat template",
-        ChatRequest,
-        {"messages": [MESSAGE], "chat_template_kwargs": {"x": [], **UNKNOWN}},
-    ),
+    ("arguments of a template", ChatRequest, {"messages": [MESSAGE], "chat_template_kwargs": {"x": [], **UNKNOWN}}),
     ("metadata", CompletionRequest, {"prompt": "a", "metadata": UNKNOWN}),
     ("choices", CompletionRequest, {"prompt": "a", "guided_choice": [1] * ERRORS_COUNT}),
     ("stream options", CompletionRequest, {"prompt": "a", "stream_options": UNKNOWN}),

@@ -73,9 +73,7 @@ def gate(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     gate.set()
 
 
-def test_readiness_reports_a_stalled_model_and_its_recovery(
-    threads: ThreadPoolExecutor, gate: threading.Event
-) -> None:
+def test_readiness_reports_a_stalled_model_and_its_recovery(threads: ThreadPoolExecutor, gate: threading.Event) -> None:
     body = {"prompt": "a dog", "constraint": {"regex": "[a-z ]+dog"}, "max_tokens": 20, "beams": 2}
     with service_client(stall_timeout_s=STUCK_S) as client:
         assert client.post("/generate", json=body).status_code == 200
@@ -145,9 +143,7 @@ def test_readiness_reports_a_loading_worker(monkeypatch: pytest.MonkeyPatch, tmp
         gate.set()
 
 
-def test_readiness_reports_a_broken_store(
-    short_sighted_client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_readiness_reports_a_broken_store(short_sighted_client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     async def forget(*_: object) -> None:
         pass
 

@@ -218,10 +218,6 @@ def test_with_full_scope_prompt_and_answer_satisfy_together(client: TestClient) 
     assert (refusal["code"], refusal["position"]) == ("prompt_violates", len("it catches"))
 
 
-def test_the_same_request_has_the_same_answer(client: TestClient) -> None:
-    assert generate(client, ORDERED)["choices"] == generate(client, ORDERED)["choices"]
-
-
 @pytest.mark.parametrize(
     ("constraint", "text", "satisfied", "violated_at"),
     [
@@ -312,13 +308,6 @@ def test_an_automaton_too_large_to_display_is_refused(short_sighted_client: Test
     for ending in ("", ".dot", ".svg"):
         response = short_sighted_client.get(f"/automata/{automaton}{ending}")
         assert (response.status_code, response.json()["limit"]) == (422, "automaton_view_cells_max")
-
-
-def test_the_served_model_is_listed(client: TestClient) -> None:
-    answer = client.get("/v1/models").json()
-    assert [card["id"] for card in answer["data"]] == ["captions"]
-    assert answer["object"] == "list"
-    assert (answer["data"][0]["vocabulary"], answer["data"][0]["context_tokens"]) == (4096, 256)
 
 
 def test_alive_and_ready_are_two_things() -> None:

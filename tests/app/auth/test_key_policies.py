@@ -62,9 +62,7 @@ def _items(messages: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
         for call in message.get("tool_calls", ()):
             yield {"type": "function_call", "call_id": call["id"], **call["function"]}
         if message["role"] == "tool":
-            yield {
-                "type": "function_call_output", "call_id": message["tool_call_id"], "output": message["content"]
-            }  # fmt: skip
+            yield {"type": "function_call_output", "call_id": message["tool_call_id"], "output": message["content"]}
         elif "content" in message:
             yield {"role": message["role"], "content": message["content"]}
 

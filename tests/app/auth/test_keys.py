@@ -12,22 +12,11 @@ from typing import Any
 import pytest
 from typer.testing import CliRunner
 
-from app.auth import (
-    ROUTE_SCOPES,
-    Key,
-    KeyRing,
-    is_public,
-    new_key,
-    read_keys,
-    remove_key,
-    require_scope,
-    scope_of,
-    when,
-)
+from app.auth import Key, KeyRing, read_keys, remove_key, scope_of, when
 from app.auth import keys as keys_module
 from app.auth.keys import line_of
 from app.cli.keys import key_commands
-from app.errors import Forbidden, MethodNotAllowed, RouteNotFound, SettingsInvalid, Unauthorized
+from app.errors import MethodNotAllowed, RouteNotFound, SettingsInvalid, Unauthorized
 from tests.app.access_keys import stored_key
 
 
@@ -82,9 +71,7 @@ def test_keys_are_added_and_removed_without_a_restart(tmp_path: Path) -> None:
     assert not remove_key(path, "0" * 12)
 
 
-def test_an_invalid_or_missing_key_file_keeps_the_old_keys(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_an_invalid_or_missing_key_file_keeps_the_old_keys(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     path = tmp_path / "keys"
     anna, = add_keys(path, "anna")
     ring = KeyRing(path)
@@ -95,9 +82,7 @@ def test_an_invalid_or_missing_key_file_keeps_the_old_keys(
     assert "stay in force" in caplog.text and "MARKER" not in caplog.text
 
 
-def test_key_lookup_takes_the_same_steps_for_unknown_keys(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_key_lookup_takes_the_same_steps_for_unknown_keys(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     text, = add_keys(tmp_path / "keys", "anna")
     ring, comparisons = KeyRing(tmp_path / "keys"), []
     compare_digest = keys_module.hmac.compare_digest
@@ -117,28 +102,13 @@ VALID_LINE = {"id": "0" * 12, "name": "anna", "sha256": "0" * 64, "scopes": ["ge
 @pytest.mark.parametrize(
     "change",
     [
-        {"id": "x"},
-        {"id": 3},
-        {"name": ""},
-        {"name": "a b"},
-        {"name": "a" * 65},
-        {"sha256": "0"},
-        {"scopes": []},
-        {"scopes": ["root"]},
-        {"scopes": "generate"},
-        {"expires": "soon"},
-        {"expires": 5},
-        {"requests_per_minute": -1},
-        {"concurrency_max": True},
-        {"beam_tokens_per_minute": "7"},
+        {"id": "x"}, {"id": 3}, {"name": ""}, {"name": "a b"}, {"name": "a" * 65}, {"name": None}, {"sha256": "0"},
+        {"scopes": []}, {"scopes": ["root"]}, {"scopes": "generate"}, {"scopes": [["generate"]]}, {"expires": "soon"},
+        {"expires": 5}, {"requests_per_minute": -1}, {"concurrency_max": True}, {"beam_tokens_per_minute": "7"},
         {"more": 1},
-        {"name": None},
-        {"scopes": [["generate"]]},
     ],
 )
-def test_an_invalid_key_line_is_reported_by_number_only(
-    change: dict[str, object], tmp_path: Path
-) -> None:
+def test_an_invalid_key_line_is_reported_by_number_only(change: dict[str, object], tmp_path: Path) -> None:
     path = tmp_path / "keys"
     invalid_line = VALID_LINE | change | {"id": change.get("id", "1" * 12)}
     path.write_text(f"{json.dumps(VALID_LINE)}\n\n{json.dumps(invalid_line)}\n")
@@ -195,21 +165,3 @@ def test_a_path_outside_the_scope_table_stays_closed() -> None:
     with pytest.raises(MethodNotAllowed):
         scope_of("DELETE", "/generate")
     assert scope_of("GET", "/jobs/abc/events").counts_as_work and not scope_of("GET", "/jobs/abc").counts_as_work
-
-
-def test_only_health_is_public_by_default() -> None:
-    public_paths = [route.path for route in ROUTE_SCOPES if is_public(route.method, route.path, ())]
-    assert public_paths == ["/health"]
-    assert is_public("GET", "/ready", ("/ready",)) and not is_public("POST", "/ready", ("/ready",))
-    assert not is_public("GET", "/health/", ()) and not is_public("HEAD", "/health", ())
-
-
-def test_a_key_grants_the_routes_of_its_scopes() -> None:
-    _, key = new_key("anna", ["compile"])
-    require_scope(key, scope_of("POST", "/compile"))
-    require_scope(key, scope_of("GET", "/jobs/a"))
-    with pytest.raises(Forbidden, match="generate") as error:
-        require_scope(key, scope_of("POST", "/generate"))
-    assert error.value.scope == "generate"
-    with pytest.raises(Forbidden, match="admin"):
-        require_scope(key, scope_of("GET", "/metrics"))

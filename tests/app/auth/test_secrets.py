@@ -48,9 +48,7 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Any, ...
         yield process, text
 
 
-def test_logs_and_errors_contain_no_secret_or_caller_text(
-    service: tuple[ServiceProcess, str],
-) -> None:
+def test_logs_and_errors_contain_no_secret_or_caller_text(service: tuple[ServiceProcess, str]) -> None:
     process, key = service
     wrong_key = key[:-8] + MARK + "00"
     successes = 0

@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import aclosing
+from collections.abc import AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from typing import Protocol
 
 from app.broker import HEARTBEAT_TTL_S, Broker, JobEvent
 from app.broker.memory import MemoryBroker
 from app.broker.redis.broker import RedisBroker
+from app.messages import VERSION
 from app.settings import Settings
 from tests.app.manual_clock import Clock
 
 JOBS_MAX, WEIGHT_MAX = 3, 100
 RESULT_TTL_S = 10.0
 RESULT_BYTES_MAX = 100_000
-SCENARIO_S_MAX = 60.0
+SCENARIO_S_MAX = 180.0
+LEASE_S = 2.0  # of the jobs of `api` and `worker`
 REAL_S = 0.2  # duration of a scenario's second on a real server, whose clock we cannot set
 SLOTS = 16
 
 
-def run_redis_scenario(
-    scenario: Callable[[RedisBroker, RedisBroker], Awaitable[None]], api: RedisBroker, worker: RedisBroker
-) -> None:
-    """Runs a scenario with brokers of an API and a worker."""
-
-    async def whole() -> None:
-        try:
-            async with asyncio.timeout(SCENARIO_S_MAX):
-                await scenario(api, worker)
-        finally:
-            await api.close()
-            await worker.close()
-
-    asyncio.run(whole())
+@asynccontextmanager
+async def connected_broker(
+    url: str, settings: Settings, heartbeat_ttl_s: float = HEARTBEAT_TTL_S, version: int = VERSION
+) -> AsyncIterator[RedisBroker]:
+    """A broker that is closed after the body."""
+    broker = RedisBroker(url, settings, heartbeat_ttl_s, version)
+    try:
+        yield broker
+    finally:
+        await broker.close()
 
 
 class Time(Protocol):
@@ -101,6 +99,13 @@ async def take(broker: Broker, queue: str = "q") -> tuple[str, bytes]:
     """The id and body of the next job."""
     delivery = await broker.take(queue)
     return delivery.job_id, delivery.body
+
+
+async def running_job(broker: Broker) -> str:
+    """The id of a new job that is taken."""
+    job_id = await broker.submit("q", "k", b"")
+    await take(broker)
+    return job_id
 
 
 async def all_events(broker: Broker, job_id: str, after: str = "") -> list[bytes]:

@@ -10,14 +10,7 @@ import pytest
 from app.broker import HEARTBEAT_TTL_S, Broker, SubmitOptions, WorkerStatus
 from app.broker.memory import MemoryBroker
 from app.errors import JobCancelled, JobUnknown, QueueFull
-from tests.app.broker.brokers import (
-    JOBS_MAX,
-    RESULT_BYTES_MAX,
-    RESULT_TTL_S,
-    Time,
-    all_events,
-    take,
-)
+from tests.app.broker.brokers import JOBS_MAX, RESULT_BYTES_MAX, RESULT_TTL_S, Time, all_events, running_job, take
 
 
 async def test_a_job_is_delivered_and_its_result_is_stored(broker: Broker, time: Time) -> None:
@@ -81,8 +74,7 @@ async def test_a_full_queue_refuses_jobs_until_one_is_taken(broker: Broker) -> N
 
 
 async def test_events_start_at_the_first_and_end_with_the_job(broker: Broker) -> None:
-    job_id = await broker.submit("q", "k", b"")
-    await take(broker)
+    job_id = await running_job(broker)
     await broker.publish(job_id, b"1")
     early = asyncio.create_task(all_events(broker, job_id))
     await asyncio.sleep(0)
@@ -102,23 +94,23 @@ async def test_a_cancelled_waiting_job_never_runs(broker: Broker) -> None:
         await broker.result(gone)
 
 
-async def test_cancelling_a_running_job_notifies_its_worker(broker: Broker) -> None:
-    job_id = await broker.submit("q", "k", b"")
-    await take(broker)
+async def test_cancelling_a_running_job_ends_it_and_notifies_its_worker(broker: Broker) -> None:
+    job_id = await running_job(broker)
     cancellation = asyncio.create_task(broker.cancelled(job_id))
     await asyncio.sleep(0)
     assert not cancellation.done()
     await broker.cancel(job_id)
+    assert (await broker.state(job_id)).state == "cancelled"
     await cancellation
     assert await broker.submit("q", "k", b"again") != job_id
     await broker.finish(job_id, b"half an answer")
+    assert (await broker.state(job_id)).state == "cancelled"
     with pytest.raises(JobCancelled):
         await broker.result(job_id)
 
 
 async def test_a_finished_job_keeps_its_first_result(broker: Broker) -> None:
-    job_id = await broker.submit("q", "k", b"")
-    await take(broker)
+    job_id = await running_job(broker)
     await broker.finish(job_id, b"first")
     await broker.finish(job_id, b"second")
     await broker.cancel(job_id)
@@ -129,8 +121,7 @@ async def test_an_unknown_or_expired_job_is_reported(broker: Broker, time: Time)
     with pytest.raises(JobUnknown):
         await broker.result("never")
     await broker.cancel("never")
-    job_id = await broker.submit("q", "k", b"")
-    await take(broker)
+    job_id = await running_job(broker)
     await broker.finish(job_id, b"")
     assert await broker.result(job_id) == b""
     await time.advance(RESULT_TTL_S + 1)
@@ -164,14 +155,6 @@ async def test_a_job_is_cancelled_when_its_last_subscriber_leaves(broker: Broker
     await cancellation
     await broker.unsubscribe(job_id)
     await broker.unsubscribe("never")
-
-
-async def test_leaving_a_finished_job_keeps_its_result(broker: Broker) -> None:
-    job_id = await broker.submit("q", "k", b"")
-    await take(broker)
-    await broker.finish(job_id, b"answer")
-    await broker.unsubscribe(job_id)
-    assert await broker.result(job_id) == b"answer"
 
 
 async def finished(broker: Broker, key: str, result: bytes, left: bool) -> str:
@@ -222,8 +205,7 @@ async def test_the_latest_result_is_never_evicted(broker: Broker) -> None:
 
 
 async def test_the_number_of_stored_events_is_bounded(broker: Broker) -> None:
-    job_id = await broker.submit("q", "k", b"")
-    await take(broker)
+    job_id = await running_job(broker)
     for _ in range(2_000):
         await broker.publish(job_id, b"event")
     await broker.finish(job_id, b"")
@@ -246,8 +228,7 @@ async def test_the_memory_broker_frees_bodies_of_ended_jobs() -> None:
 
 
 async def test_a_fast_reader_receives_every_droppable_event(broker: Broker) -> None:
-    job_id = await broker.submit("q", "k", b"")
-    await take(broker)
+    job_id = await running_job(broker)
     reader = broker.events(job_id)
     for number in range(1_000):
         await broker.publish(job_id, b"%d" % number * 700, droppable=True)
@@ -255,8 +236,7 @@ async def test_a_fast_reader_receives_every_droppable_event(broker: Broker) -> N
 
 
 async def test_a_slow_reader_misses_only_older_droppable_events(broker: Broker) -> None:
-    job_id = await broker.submit("q", "k", b"")
-    await take(broker)
+    job_id = await running_job(broker)
     for number in range(900):
         await broker.publish(job_id, b"passing %d" % number + bytes(6_000), droppable=True)
         if number % 300 == 0:
@@ -271,8 +251,7 @@ async def test_a_slow_reader_misses_only_older_droppable_events(broker: Broker) 
 
 
 async def test_the_newest_droppable_event_is_always_kept(broker: Broker) -> None:
-    job_id = await broker.submit("q", "k", b"")
-    await take(broker)
+    job_id = await running_job(broker)
     for letter in (b"a", b"b"):
         await broker.publish(job_id, letter * 3_000_000, droppable=True)
     await broker.finish(job_id, b"done")
@@ -280,8 +259,7 @@ async def test_the_newest_droppable_event_is_always_kept(broker: Broker) -> None
 
 
 async def test_droppable_events_have_bounded_memory(broker: Broker) -> None:
-    job_id = await broker.submit("q", "k", b"")
-    await take(broker)
+    job_id = await running_job(broker)
     tracemalloc.start()
     for _ in range(500):
         await broker.publish(job_id, bytes(100_000), droppable=True)

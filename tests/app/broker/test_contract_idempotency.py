@@ -52,9 +52,7 @@ async def test_a_worker_marks_cacheable_failures(error: Exception, remembered: b
     await asyncio.gather(serving, return_exceptions=True)
 
 
-def test_a_job_that_expires_during_its_lookup_is_unknown(
-    client: TestClient, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_job_that_expires_during_its_lookup_is_unknown(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     body = {"prompt": "sentence:", "constraint": {"keywords": ["dog"]}, "max_tokens": 8, "beams": 2}
     shown = f"/jobs/{client.post('/generate', json=body).json()['id']}"
     assert client.get(shown).status_code == 200

@@ -10,15 +10,7 @@ import pytest
 from app.broker import Broker, JobStatus, SubmitOptions
 from app.broker.base import Backlog
 from app.errors import JobCancelled, JobUnknown, KeyReused, QueueFull
-from tests.app.broker.brokers import (
-    RESULT_TTL_S,
-    WEIGHT_MAX,
-    Time,
-    all_events,
-    first_events,
-    never,
-    take,
-)
+from tests.app.broker.brokers import RESULT_TTL_S, WEIGHT_MAX, Time, all_events, first_events, never, running_job, take
 
 BATCH = SubmitOptions(priority="batch")
 DETACHED = SubmitOptions(detached=True)
@@ -48,10 +40,7 @@ async def test_the_weight_of_waiting_jobs_is_bounded(broker: Broker) -> None:
 
 async def test_a_cancelled_job_releases_its_weight(broker: Broker) -> None:
     first = await broker.submit("other", "first", b"")
-    for key, terms in (
-        ("a", SubmitOptions(weight=WEIGHT_MAX)),
-        ("b", SubmitOptions(weight=WEIGHT_MAX, after=first)),
-    ):
+    for key, terms in (("a", SubmitOptions(weight=WEIGHT_MAX)), ("b", SubmitOptions(weight=WEIGHT_MAX, after=first))):
         gone = await broker.submit("q", key, b"", terms)
         with pytest.raises(QueueFull):
             await broker.submit("q", "c", b"", SubmitOptions(weight=1))
@@ -206,18 +195,8 @@ async def test_a_job_reports_its_state_and_position(broker: Broker) -> None:
     assert await state() == JobStatus("done", "me", "q", submitted, 1, 0, "generate")
 
 
-async def test_a_cancelled_running_job_is_cancelled_at_once(broker: Broker) -> None:
-    job_id = await broker.submit("q", "k", b"")
-    await take(broker)
-    await broker.cancel(job_id)
-    assert (await broker.state(job_id)).state == "cancelled"
-    await broker.finish(job_id, b"half")
-    assert (await broker.state(job_id)).state == "cancelled"
-
-
 async def test_events_resume_after_the_last_read_id(broker: Broker) -> None:
-    job_id = await broker.submit("q", "k", b"")
-    await take(broker)
+    job_id = await running_job(broker)
     for number in range(5):
         await broker.publish(job_id, b"%d" % number)
     first = await first_events(broker, job_id, 2)
@@ -257,8 +236,7 @@ async def test_the_age_of_a_job_counts_from_its_submission(broker: Broker) -> No
 
 
 async def test_repeated_requeues_count_once(broker: Broker) -> None:
-    job_id = await broker.submit("q", "k", b"")
-    await take(broker)
+    job_id = await running_job(broker)
     await broker.requeue(job_id)
     await broker.requeue(job_id)
     await broker.requeue("never")
@@ -268,8 +246,7 @@ async def test_repeated_requeues_count_once(broker: Broker) -> None:
 
 
 async def test_a_cancelled_job_ends_when_it_is_requeued(broker: Broker) -> None:
-    job_id = await broker.submit("q", "k", b"")
-    await take(broker)
+    job_id = await running_job(broker)
     await broker.cancel(job_id)
     await broker.requeue(job_id)
     with pytest.raises(JobCancelled):

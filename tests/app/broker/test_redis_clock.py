@@ -13,14 +13,13 @@ from app.auth.redis_counters import SharedCounters
 from app.broker import SubmitOptions, WorkerStatus
 from app.broker.redis.broker import RedisBroker
 from app.redis.connection import Connection
-from tests.app.broker.brokers import run_redis_scenario
+from tests.app.broker.brokers import LEASE_S, connected_broker
 from tests.servers.clocks import Clocks, clocks
 from tests.servers.cluster import clocked_server as server_of
 from tests.servers.redis_server import RedisServer
 from tests.servers.redis_worker import settings
 
 HOUR = 3_600
-LEASE_S = 2.0
 PRESENCE_S = 1.0
 Step = Callable[[int], Awaitable[None]]
 
@@ -32,10 +31,16 @@ def clocked_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[R
 
 
 @pytest.fixture
-def stepped(clocked_server: tuple[RedisServer, Clocks]) -> Iterator[tuple[RedisServer, Step]]:
-    """An empty server, and a function that steps its clock."""
+def redis_server(clocked_server: tuple[RedisServer, Clocks]) -> RedisServer:
+    """The clocked server, empty."""
+    clocked_server[0].flush()
+    return clocked_server[0]
+
+
+@pytest.fixture
+def step(clocked_server: tuple[RedisServer, Clocks]) -> Iterator[Step]:
+    """Steps the server's clock."""
     server, times = clocked_server
-    server.flush()
 
     def time_s() -> int:
         return int(re.findall(r"\d+", server.ask("TIME"))[2])
@@ -46,98 +51,76 @@ def stepped(clocked_server: tuple[RedisServer, Clocks]) -> Iterator[tuple[RedisS
         while abs(time_s() - before) < abs(seconds) / 2:
             await asyncio.sleep(0.02)
 
-    yield server, step
+    yield step
     times.set_right()
 
 
-def run(server: RedisServer, scenario: Callable[[RedisBroker, RedisBroker], Awaitable[None]]) -> None:
-    """Runs a scenario with the brokers of an API and a worker."""
-    api, worker = (RedisBroker(server.url, settings(LEASE_S), PRESENCE_S) for _ in range(2))
-    run_redis_scenario(scenario, api, worker)
-
-
 @pytest.mark.parametrize("seconds", [HOUR, -HOUR])
-def test_a_clock_step_does_not_change_the_throughput(stepped: tuple[RedisServer, Step], seconds: int) -> None:
-    server, step = stepped
-
-    async def scenario(api: RedisBroker, worker: RedisBroker) -> None:
-        for number in range(12):
-            await api.submit("q", str(number), b"", SubmitOptions(deadline_in_s=60.0))
-        held = [(await worker.take("q")).job_id]
-        for _ in range(4):
-            await asyncio.sleep(0.3)  # so long that the pace is known
-            held.append((await worker.take("q")).job_id)
-        await step(seconds)
-        for job_id in held:
-            await worker.finish(job_id, b"")
-        await worker.take("q")
-        await api.submit("q", "new", b"", SubmitOptions(deadline_in_s=60.0))  # else: the queue is too slow for that
-
-    run(server, scenario)
+async def test_a_clock_step_does_not_change_the_throughput(
+    api: RedisBroker, worker: RedisBroker, step: Step, seconds: int
+) -> None:
+    for number in range(12):
+        await api.submit("q", str(number), b"", SubmitOptions(deadline_in_s=60.0))
+    held = [(await worker.take("q")).job_id]
+    for _ in range(4):
+        await asyncio.sleep(0.3)  # so long that the pace is known
+        held.append((await worker.take("q")).job_id)
+    await step(seconds)
+    for job_id in held:
+        await worker.finish(job_id, b"")
+    await worker.take("q")
+    await api.submit("q", "new", b"", SubmitOptions(deadline_in_s=60.0))  # else: the queue is too slow for that
 
 
-def test_a_clock_step_does_not_change_a_jobs_age(stepped: tuple[RedisServer, Step]) -> None:
-    server, step = stepped
-
-    async def scenario(api: RedisBroker, worker: RedisBroker) -> None:
-        first = await api.submit("q", "first", b"")
-        then = await api.submit("q", "then", b"", SubmitOptions(after=first))
-        last = await api.submit("q", "last", b"", SubmitOptions(priority="batch"))
-        assert (await worker.take("q")).job_id == first
-        await step(HOUR)
-        asked = asyncio.create_task(worker.take("q"))
-        assert (await asked).job_id == last
-        await worker.finish(first, b"")
+async def test_a_clock_step_does_not_change_a_jobs_age(api: RedisBroker, worker: RedisBroker, step: Step) -> None:
+    first = await api.submit("q", "first", b"")
+    then = await api.submit("q", "then", b"", SubmitOptions(after=first))
+    last = await api.submit("q", "last", b"", SubmitOptions(priority="batch"))
+    assert (await worker.take("q")).job_id == first
+    await step(HOUR)
+    asked = asyncio.create_task(worker.take("q"))
+    assert (await asked).job_id == last
+    await worker.finish(first, b"")
+    delivery = await worker.take("q")
+    assert delivery.job_id == then and 0 <= delivery.age_s < 60 and 0 <= delivery.waited_s < 60
+    await api.submit("q", "before", b"")
+    await step(-HOUR)
+    await api.submit("q", "after", b"")  # before a worker has seen the clock
+    for _ in range(2):
         delivery = await worker.take("q")
-        assert delivery.job_id == then and 0 <= delivery.age_s < 60 and 0 <= delivery.waited_s < 60
-        await api.submit("q", "before", b"")
-        await step(-HOUR)
-        await api.submit("q", "after", b"")  # before a worker has seen the clock
-        for _ in range(2):
-            delivery = await worker.take("q")
-            assert 0 <= delivery.age_s < 60 and 0 <= delivery.waited_s < 60
-
-    run(server, scenario)
+        assert 0 <= delivery.age_s < 60 and 0 <= delivery.waited_s < 60
 
 
-def test_a_clock_step_is_corrected_once(stepped: tuple[RedisServer, Step]) -> None:
-    server, step = stepped
-
-    async def scenario(api: RedisBroker, worker: RedisBroker) -> None:
-        asked = [asyncio.create_task(one.take("q")) for one in (api, worker)]  # both look all the time
+async def test_a_clock_step_is_corrected_once(
+    api: RedisBroker, worker: RedisBroker, redis_server: RedisServer, step: Step
+) -> None:
+    asked = [asyncio.create_task(one.take("q")) for one in (api, worker)]  # both look all the time
+    await asyncio.sleep(LEASE_S)
+    for times, seconds in ((1, HOUR), (2, HOUR), (1, -HOUR)):
+        await step(seconds)
         await asyncio.sleep(LEASE_S)
-        for times, seconds in ((1, HOUR), (2, HOUR), (1, -HOUR)):
-            await step(seconds)
-            await asyncio.sleep(LEASE_S)
-            jump_ms = float(server.ask("HGET", "{abs}:counters", "clock_jump").split()[-1])
-            assert abs(jump_ms - times * HOUR * 1000) < LEASE_S * 1000
-        for one in asked:
-            one.cancel()
-
-    run(server, scenario)
+        jump_ms = float(redis_server.ask("HGET", "{abs}:counters", "clock_jump").split()[-1])
+        assert abs(jump_ms - times * HOUR * 1000) < LEASE_S * 1000
+    for one in asked:
+        one.cancel()
 
 
-def test_a_clock_step_does_not_keep_a_dead_worker_alive(stepped: tuple[RedisServer, Step]) -> None:
-    server, step = stepped
-
-    async def scenario(api: RedisBroker, worker: RedisBroker) -> None:
+async def test_a_clock_step_does_not_keep_a_dead_worker_alive(redis_server: RedisServer, step: Step) -> None:
+    async with connected_broker(redis_server.url, settings(LEASE_S), PRESENCE_S) as worker:
         await worker.heartbeat("q", WorkerStatus("gone", ""))
         await step(-HOUR)
         await worker.heartbeat("q", WorkerStatus("alive", ""))
         await asyncio.sleep(0.6 * PRESENCE_S)
         await worker.heartbeat("q", WorkerStatus("alive", ""))
         await asyncio.sleep(0.6 * PRESENCE_S)
-        assert await api.workers("q") == (WorkerStatus("alive", ""),)
-
-    run(server, scenario)
+        assert await worker.workers("q") == (WorkerStatus("alive", ""),)
 
 
 async def test_a_clock_put_back_does_not_block_concurrency_slots(
-    stepped: tuple[RedisServer, Step], monkeypatch: pytest.MonkeyPatch
+    redis_server: RedisServer, step: Step, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    server, step = stepped
     monkeypatch.setattr("app.auth.counters.LEASE_S", 1.0)
-    counters = SharedCounters(Connection(server.url))
+    counters = SharedCounters(Connection(redis_server.url))
 
     async def enter(member: str) -> str:
         return (await counters.acquire(Admission("anna", member, "requests", 2, 2))).missing

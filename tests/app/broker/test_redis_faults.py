@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
@@ -15,7 +15,7 @@ from app.broker import SubmitOptions
 from app.broker.redis.broker import RedisBroker
 from app.errors import StorageDown
 from app.service.job_client import JobClient
-from tests.app.broker.brokers import all_events
+from tests.app.broker.brokers import all_events, connected_broker
 from tests.servers.processes import until
 from tests.servers.redis_server import RedisServer
 from tests.servers.redis_worker import WorkerProcess, settings, workers
@@ -26,18 +26,20 @@ DETACHED = SubmitOptions(detached=True)
 WRITTEN = (("SET", "written", ""), ("WAITAOF", "1", "0", "10000"))
 
 
-def run(url: str, scenario: Callable[[RedisBroker], Awaitable[None]], wait_s: float = 20.0) -> None:
-    """Runs a scenario with the broker of an API."""
+@pytest.fixture
+def wait_s() -> float:
+    """How long the broker of an API waits for its server."""
+    return 20.0
 
-    async def whole() -> None:
-        broker = RedisBroker(url, settings(LEASE_S, wait_s))
-        try:
-            async with asyncio.timeout(180):
-                await scenario(broker)
-        finally:
-            await broker.close()
 
-    asyncio.run(whole())
+@pytest.fixture
+async def broker(own_redis_server: RedisServer, wait_s: float) -> AsyncIterator[RedisBroker]:
+    """The broker of an API."""
+    async with connected_broker(own_redis_server.url, settings(LEASE_S, wait_s)) as broker:
+        yield broker
+
+
+impatient = pytest.mark.parametrize("wait_s", [1.0])
 
 
 def holder(processes: list[WorkerProcess], job_id: str, attempt: int = 1) -> WorkerProcess | None:
@@ -52,8 +54,10 @@ async def taken(processes: list[WorkerProcess], job_id: str, attempt: int = 1) -
     return found
 
 
-def test_a_resumed_worker_cannot_publish_for_its_lost_job(redis_server: RedisServer) -> None:
-    async def scenario(broker: RedisBroker) -> None:
+async def test_a_resumed_worker_cannot_publish_for_its_lost_job(
+    broker: RedisBroker, own_redis_server: RedisServer
+) -> None:
+    with workers(own_redis_server.url, 2, LEASE_S) as processes:
         job_id = await broker.submit("q", "k", b"lie 2")
         zombie = await taken(processes, job_id)
         zombie.signal(signal.SIGSTOP)
@@ -69,12 +73,11 @@ def test_a_resumed_worker_cannot_publish_for_its_lost_job(redis_server: RedisSer
         assert await broker.result(after) == b"yes"
         assert await taken(processes, after) is zombie
 
-    with workers(redis_server.url, 2, LEASE_S) as processes:
-        run(redis_server.url, scenario)
 
-
-def test_a_restarted_server_loses_no_event_of_a_stream(own_redis_server: RedisServer) -> None:
-    async def scenario(broker: RedisBroker) -> None:
+async def test_a_restarted_server_loses_no_event_of_a_stream(
+    broker: RedisBroker, own_redis_server: RedisServer
+) -> None:
+    with workers(own_redis_server.url, 1, LEASE_S):
         job_id = await broker.submit("q", "k", b"tell 60 0.05")
         waiting = [await broker.submit("q", str(number), b"answer %d" % number) for number in range(20)]
         seen: list[bytes] = []
@@ -89,29 +92,22 @@ def test_a_restarted_server_loses_no_event_of_a_stream(own_redis_server: RedisSe
         assert (await broker.state(job_id)).attempt == 1
         assert [await broker.result(one) for one in waiting] == [b"%d" % number for number in range(20)]
 
-    with workers(own_redis_server.url, 1, LEASE_S):
-        run(own_redis_server.url, scenario)
 
-
-def test_a_caller_of_a_lost_job_gets_503_to_retry(
-    redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+async def test_a_caller_of_a_lost_job_gets_503_to_retry(
+    broker: RedisBroker, own_redis_server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A server killed while its disk is slow loses its last writes."""
     monkeypatch.setattr("app.broker.redis.broker.POLL_S", 2.0)
-
-    async def scenario(broker: RedisBroker) -> None:
-        job_id = await broker.submit("q", "k", b"hold answer")
-        waiting = asyncio.create_task(JobClient(settings(LEASE_S), broker).result(job_id))
-        await asyncio.sleep(0.5)
-        assert not waiting.done()
-        redis_server.flush()
-        with pytest.raises(StorageDown, match="has lost the job") as error:
-            await waiting
-        problem = refusal(error.value, "request")
-        assert (problem.status_code, b"has lost the job" in problem.body) == (503, True)
-        assert {name.lower(): value for name, value in problem.headers.items()}["retry-after"] == "5"
-
-    run(redis_server.url, scenario)
+    job_id = await broker.submit("q", "k", b"hold answer")
+    waiting = asyncio.create_task(JobClient(settings(LEASE_S), broker).result(job_id))
+    await asyncio.sleep(0.5)
+    assert not waiting.done()
+    own_redis_server.flush()
+    with pytest.raises(StorageDown, match="has lost the job") as error:
+        await waiting
+    problem = refusal(error.value, "request")
+    assert (problem.status_code, b"has lost the job" in problem.body) == (503, True)
+    assert {name.lower(): value for name, value in problem.headers.items()}["retry-after"] == "5"
 
 
 @contextlib.contextmanager
@@ -124,10 +120,11 @@ def absent(server: RedisServer) -> Iterator[None]:
         server.start()
 
 
-def test_workers_keep_running_jobs_while_the_server_is_away(
-    own_redis_server: RedisServer,
+@impatient
+async def test_workers_keep_running_jobs_while_the_server_is_away(
+    broker: RedisBroker, own_redis_server: RedisServer
 ) -> None:
-    async def scenario(broker: RedisBroker) -> None:
+    with workers(own_redis_server.url, 2, LEASE_S) as processes:
         job_id = await broker.submit("q", "k", b"tell 10 0.2")
         process = await taken(processes, job_id)
         own_redis_server.ask_all(*WRITTEN)
@@ -143,41 +140,36 @@ def test_workers_keep_running_jobs_while_the_server_is_away(
         assert await all_events(broker, job_id) == [b"%d" % number for number in range(10)]
         assert (await broker.state(job_id)).attempt == 1  # it was running here all the time
 
+
+@impatient
+async def test_a_hanging_server_is_reported_as_unreachable(broker: RedisBroker, own_redis_server: RedisServer) -> None:
+    job_id = await broker.submit("q", "k", b"answer yes", DETACHED)
+    own_redis_server.pause()
+    with pytest.raises(StorageDown):
+        await broker.state(job_id)
+    own_redis_server.resume()
+    assert (await broker.state(job_id)).state == "waiting"
+
+
+@impatient
+async def test_a_broker_closes_without_its_server(broker: RedisBroker, own_redis_server: RedisServer) -> None:
+    await broker.submit("q", "k", b"", DETACHED)
+    waiting = asyncio.create_task(broker.result(await broker.submit("q", "other", b"")))
+    await broker.take("q")
+    taker = asyncio.create_task(broker.take("r"))
+    await asyncio.sleep(0.5)
+    own_redis_server.kill()
+    with pytest.raises(StorageDown):
+        await broker.state("any")
+    for task in (waiting, taker):
+        task.cancel()
+    await broker.close()
+
+
+async def test_a_full_server_refuses_new_jobs_and_loses_none(
+    broker: RedisBroker, own_redis_server: RedisServer
+) -> None:
     with workers(own_redis_server.url, 2, LEASE_S) as processes:
-        run(own_redis_server.url, scenario, wait_s=1.0)
-
-
-def test_a_hanging_server_is_reported_as_unreachable(own_redis_server: RedisServer) -> None:
-    async def scenario(broker: RedisBroker) -> None:
-        job_id = await broker.submit("q", "k", b"answer yes", DETACHED)
-        own_redis_server.pause()
-        with pytest.raises(StorageDown):
-            await broker.state(job_id)
-        own_redis_server.resume()
-        assert (await broker.state(job_id)).state == "waiting"
-
-    run(own_redis_server.url, scenario, wait_s=1.0)
-
-
-def test_a_broker_closes_without_its_server(own_redis_server: RedisServer) -> None:
-    async def scenario(broker: RedisBroker) -> None:
-        await broker.submit("q", "k", b"", DETACHED)
-        waiting = asyncio.create_task(broker.result(await broker.submit("q", "other", b"")))
-        await broker.take("q")
-        taker = asyncio.create_task(broker.take("r"))
-        await asyncio.sleep(0.5)
-        own_redis_server.kill()
-        with pytest.raises(StorageDown):
-            await broker.state("any")
-        for task in (waiting, taker):
-            task.cancel()
-        await broker.close()
-
-    run(own_redis_server.url, scenario, wait_s=1.0)
-
-
-def test_a_full_server_refuses_new_jobs_and_loses_none(own_redis_server: RedisServer) -> None:
-    async def scenario(broker: RedisBroker) -> None:
         held = await broker.submit("q", "held", b"hold answer", DETACHED)
         first = await taken(processes, held)
         accepted = [await broker.submit("q", str(number), b"answer %d" % number) for number in range(5)]
@@ -189,6 +181,3 @@ def test_a_full_server_refuses_new_jobs_and_loses_none(own_redis_server: RedisSe
         own_redis_server.ask("CONFIG", "SET", "maxmemory", "0")
         assert [await broker.result(one) for one in accepted] == [b"%d" % number for number in range(5)]
         assert await broker.result(held) == b"answer"
-
-    with workers(own_redis_server.url, 2, LEASE_S) as processes:
-        run(own_redis_server.url, scenario)

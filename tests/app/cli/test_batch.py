@@ -12,7 +12,8 @@ import pytest
 from abs_client import AsyncClient
 from app.cli.batch import run_batch
 from app.errors import AppError
-from tests.app.cli.test_commands import abs_command, exit_status
+from tests.app.cli.conftest import Command, exit_status
+from tests.app.cli.test_commands import abs_command
 from tests.client.scripted_server import answer, scripted_server
 from tests.servers.service_process import ServiceProcess
 
@@ -34,20 +35,18 @@ def batch(requests: Path, answers: Path) -> tuple[str, ...]:
     return ("generate", "--jsonl", str(requests), "--output", str(answers))
 
 
-def test_each_request_has_an_answer_or_an_error(
-    tmp_path: Path, running_service: ServiceProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_each_request_has_an_answer_or_an_error(tmp_path: Path, command: Command) -> None:
     requests = write(tmp_path / "requests", DOG, "", DOG | {"max_tokens": 1}, CALL, DOG | {"max_tokens": -1})
-    command = (*batch(requests, tmp_path / "answers"), "--url", running_service.url)
-    assert exit_status(monkeypatch, *command) == 4
-    assert "2 answered, 1 cannot be satisfied, 1 failed" in capsys.readouterr().err
+    arguments = batch(requests, tmp_path / "answers")
+    status, _, errors = command(*arguments)
+    assert status == 4 and "2 answered, 1 cannot be satisfied, 1 failed" in errors
     answers = {line["line"]: line for line in lines_of(tmp_path / "answers")}
     assert sorted(answers) == [1, 3, 4, 5]
     choices = {line: answers[line]["answer"]["choices"][0] for line in (1, 4)}
     assert choices[1]["satisfied"] and choices[4]["message"]["tool_calls"]
     assert [answers[line]["error"]["code"] for line in (3, 5)] == ["budget_too_small", "invalid_request"]
     write(requests, DOG, "", DOG | {"max_tokens": 1}, CALL)
-    assert exit_status(monkeypatch, *command) == 3
+    assert command(*arguments)[0] == 3
 
 
 def test_a_further_run_sends_what_has_no_answer(tmp_path: Path, running_service: ServiceProcess) -> None:

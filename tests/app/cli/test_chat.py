@@ -20,8 +20,8 @@ from app.cli.chat import BackgroundClient
 from app.cli.sender import Sender
 from app.main import create_app
 from app.settings import QUEUES
-from tests.app.cli.test_commands import abs_command, exit_status
-from tests.servers.service_process import ServiceProcess
+from tests.app.cli.conftest import Command
+from tests.app.cli.test_commands import abs_command
 
 TOOLS = [
     {"type": "function", "function": {"name": "refund", "parameters": {
@@ -35,8 +35,8 @@ TOOLS = [
 class Chat:
     """Runs `abs chat` with these lines as its input."""
 
-    def __init__(self, url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-        self._url, self._monkeypatch, self._capsys = url, monkeypatch, capsys
+    def __init__(self, command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._command, self._monkeypatch = command, monkeypatch
         self.sent: list[Any] = []  # the messages of each request
         stream = AsyncClient.stream
 
@@ -48,15 +48,12 @@ class Chat:
 
     def __call__(self, lines: str, *arguments: str) -> tuple[int, str, str]:
         self._monkeypatch.setattr("sys.stdin", io.StringIO(lines))
-        status = exit_status(self._monkeypatch, "chat", *arguments, "--url", self._url)
-        return status, *self._capsys.readouterr()
+        return self._command("chat", *arguments)
 
 
 @pytest.fixture
-def chat(
-    running_service: ServiceProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Chat:
-    return Chat(running_service.url, monkeypatch, capsys)
+def chat(command: Command, monkeypatch: pytest.MonkeyPatch) -> Chat:
+    return Chat(command, monkeypatch)
 
 
 def test_each_answer_keeps_the_constraint_and_the_history_grows(chat: Chat) -> None:

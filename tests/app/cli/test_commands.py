@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from app.cli.main import _listen, run
-from app.main import create_app
+from app.cli.main import _listen
 from app.settings import Settings
 from docs.tools.pages import DOCS
+from tests.app.cli.conftest import Command, exit_status
 from tests.servers.forkserver import run_process
 from tests.servers.service_process import ServiceProcess, serving
 
@@ -42,15 +42,6 @@ def has_ipv6() -> bool:
     return True
 
 
-def exit_status(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """Run the command in this process and return its exit status."""
-    monkeypatch.setattr(sys, "argv", ["abs", *arguments])
-    try:
-        return run(create_app)
-    except SystemExit as error:
-        return error.code if isinstance(error.code, int) else 0
-
-
 def test_generate_prints_the_json_of_the_api() -> None:
     keywords = ("--keyword", "dog,dogs", "--keyword", "ball", "--ordered")
     result = abs_command("generate", "sentence:", *keywords, "--max-tokens", "16", "--json")
@@ -60,21 +51,11 @@ def test_generate_prints_the_json_of_the_api() -> None:
     assert answer["choices"][0]["trace"] is None
 
 
-@pytest.fixture(scope="module")
-def service_url(running_service: ServiceProcess) -> str:
-    """The URL of a running service.
-
-    The model is then loaded once for many commands.
-    """
-    return running_service.url
-
-
-def test_generate_with_stream_prints_progress(
-    service_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_generate_with_stream_prints_progress(command: Command) -> None:
     def output_of(*arguments: str) -> str:
-        assert exit_status(monkeypatch, "generate", *arguments, "--keyword", "dog", "--url", service_url) == 0
-        return capsys.readouterr().out
+        status, output, _ = command("generate", *arguments, "--keyword", "dog")
+        assert status == 0
+        return output
 
     options = ("--algorithm", "sample", "--seed", "5", "--temperature", "0.5", "--stream", "--max-tokens", "16")
     sample_output = output_of("sentence:", *options)
@@ -84,22 +65,18 @@ def test_generate_with_stream_prints_progress(
     assert json.loads(stream_output)["choices"] == json.loads(output)["choices"]
 
 
-def test_generate_excludes_stop_strings(
-    service_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_generate_excludes_stop_strings(command: Command) -> None:
     arguments = ("sentence:", "--keyword", "dog", "--stop", "a ", "--stop", "s", "--max-tokens", "16", "--json")
-    assert exit_status(monkeypatch, "generate", *arguments, "--url", service_url) == 0
-    text = json.loads(capsys.readouterr().out)["choices"][0]["text"]
+    status, output, _ = command("generate", *arguments)
+    text = json.loads(output)["choices"][0]["text"]
+    assert status == 0
     assert "dog" in text.lower() and "a " not in text and "s" not in text
 
 
-def test_generate_shows_text_tokens_words_and_distances(
-    service_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ("--ltlf", "F(pet)", "--prop", "pet=dog,cat", "--max-tokens", "16", "--url", service_url)
-    assert exit_status(monkeypatch, "generate", "sentence:", *options) == 0
-    output = capsys.readouterr().out
-    assert all(part in output for part in ("tokens:", "distances:", "pet", "satisfied: yes", "total"))
+def test_generate_shows_text_tokens_words_and_distances(command: Command) -> None:
+    options = ("--ltlf", "F(pet)", "--prop", "pet=dog,cat", "--max-tokens", "16")
+    status, output, _ = command("generate", "sentence:", *options)
+    assert status == 0 and all(part in output for part in ("tokens:", "distances:", "pet", "satisfied: yes", "total"))
 
 
 @pytest.mark.parametrize(
@@ -140,9 +117,9 @@ def test_generate_shows_text_tokens_words_and_distances(
     ],
 )
 def test_the_exit_status_reflects_the_outcome(
-    service_url: str, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], status: int
+    running_service: ServiceProcess, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], status: int
 ) -> None:
-    url_options = () if "--url" in arguments or HASH in arguments else ("--url", service_url)
+    url_options = () if "--url" in arguments or HASH in arguments else ("--url", running_service.url)
     assert exit_status(monkeypatch, *arguments, *url_options) == status
 
 
@@ -172,56 +149,48 @@ def test_an_invalid_setting_exits_with_the_service_status(monkeypatch: pytest.Mo
     assert exit_status(monkeypatch, "compile", "--regex", "a") == 4
 
 
-def test_an_error_is_printed_as_api_json(
-    service_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert exit_status(monkeypatch, "compile", "--ltlf", "F(dog &", "--json", "--url", service_url) == 2
-    problem = json.loads(capsys.readouterr().out)
-    assert (problem["code"], problem["position"]) == ("constraint_syntax", 7)
+def test_an_error_is_printed_as_api_json(command: Command) -> None:
+    status, output, _ = command("compile", "--ltlf", "F(dog &", "--json")
+    problem = json.loads(output)
+    assert (status, problem["code"], problem["position"]) == (2, "constraint_syntax", 7)
 
 
-def test_a_syntax_error_is_pointed_at(
-    service_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    exit_status(monkeypatch, "compile", "--ltlf", "F(dog) &\n& F(cat)", "--url", service_url)
-    lines = capsys.readouterr().err.splitlines()
+def test_a_syntax_error_is_pointed_at(command: Command) -> None:
+    _, _, errors = command("compile", "--ltlf", "F(dog) &\n& F(cat)")
+    lines = errors.splitlines()
     caret = next(number for number, line in enumerate(lines) if line.strip() == "^")
     assert lines[caret - 1] == "  & F(cat)"
     assert lines[caret].index("^") == 2
 
 
-def test_a_grammar_is_read_from_a_file(
-    service_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_grammar_is_read_from_a_file(command: Command, tmp_path: Path) -> None:
     good, bad, odd = tmp_path / "lists.gbnf", tmp_path / "lists.lark", tmp_path / "lists.txt"
     good.write_text('root ::= "[" root* "]" | "a"\nspare ::= "b"', encoding="utf-8")
     bad.write_text('start: "[" start* "]"\n  | item', encoding="utf-8")
     odd.write_bytes(b"\xff")
-    url = ("--url", service_url)
-    assert exit_status(monkeypatch, "check", "[a[]]", "--grammar", str(good), *url) == 0
-    assert exit_status(monkeypatch, "check", "[a[]", "--grammar", str(good), *url) == 3
-    assert exit_status(monkeypatch, "compile", "--grammar", str(good), *url) == 0
-    assert "warning, line 2, column 1: the rule spare is not used" in capsys.readouterr().out
-    assert exit_status(monkeypatch, "generate", "sentence:", "--grammar", str(bad), *url) == 2
-    lines = capsys.readouterr().err.splitlines()
+    assert command("check", "[a[]]", "--grammar", str(good))[0] == 0
+    assert command("check", "[a[]", "--grammar", str(good))[0] == 3
+    status, output, _ = command("compile", "--grammar", str(good))
+    assert status == 0 and "warning, line 2, column 1: the rule spare is not used" in output
+    status, _, errors = command("generate", "sentence:", "--grammar", str(bad))
+    assert status == 2
+    lines = errors.splitlines()
     caret = next(number for number, line in enumerate(lines) if line.strip() == "^")
     assert lines[caret - 1] == "    | item" and lines[caret].index("^") == 6
     for file in (odd, tmp_path / "none.gbnf", tmp_path):
-        assert exit_status(monkeypatch, "compile", "--grammar", str(file), *url) == 2
-    assert exit_status(monkeypatch, "compile", "--grammar", str(good), "--regex", "a", *url) == 2
+        assert command("compile", "--grammar", str(file))[0] == 2
+    assert command("compile", "--grammar", str(good), "--regex", "a")[0] == 2
 
 
-def test_where_a_text_breaks_its_constraint_is_pointed_at(
-    service_url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    exit_status(monkeypatch, "check", "A dog.\nA cat's toy", "--ltlf", "G(!cat)", "--url", service_url)
-    lines = capsys.readouterr().out.splitlines()
+def test_where_a_text_breaks_its_constraint_is_pointed_at(command: Command) -> None:
+    _, output, _ = command("check", "A dog.\nA cat's toy", "--ltlf", "G(!cat)")
+    lines = output.splitlines()
     assert "the text violates the constraint at character 13:" in lines
     assert [line.rstrip() for line in lines[-2:]] == ["  A cat's toy", "       ^"]
 
 
-def test_a_text_is_read_from_standard_input(service_url: str) -> None:
-    result = abs_command("check", "-", "--regex", "a+\\n", "--json", "--url", service_url, stdin="aaa\n")
+def test_a_text_is_read_from_standard_input(running_service: ServiceProcess) -> None:
+    result = abs_command("check", "-", "--regex", "a+\\n", "--json", "--url", running_service.url, stdin="aaa\n")
     assert (result.returncode, json.loads(result.stdout)["satisfied"]) == (0, True)
 
 
@@ -278,14 +247,8 @@ for arguments in (["worker", "compile"], ["serve", "--port", "0"]):
     print("status", status, file=sys.stderr)
 """
     redis = {"ABS_BROKER": "redis://127.0.0.1:1/0", "ABS_STORE": "redis://127.0.0.1:1/0", "ABS_SECRET": "s" * 20}
-    result = subprocess.run(
-        [sys.executable, "-c", code],
-        capture_output=True,
-        text=True,
-        timeout=S_MAX,
-        env=os.environ | redis,
-        cwd=tmp_path,
-    )
+    command, environment = [sys.executable, "-c", code], os.environ | redis
+    result = subprocess.run(command, capture_output=True, text=True, timeout=S_MAX, env=environment, cwd=tmp_path)
     for arguments, message in zip(("worker", "serve"), result.stderr.split("status 4\n"), strict=False):
         message = " ".join(message.split())
         assert "redis" in message and "pip install 'abs-server[redis]'" in message, (arguments, result.stderr)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.app.cli.test_commands import exit_status
-from tests.servers.service_process import ServiceProcess
+from tests.app.cli.conftest import Command
 
 RULES = {"rules": ["precedence(confirm, delete)"], "max_calls": 3}
 TOOLS = [{"type": "function", "function": {"name": name}} for name in ("confirm", "delete")]
@@ -20,15 +20,14 @@ def conversation(*names: str) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = [{"role": "user", "content": "delete it"}]
     for name in names:
         function = {"name": name, "arguments": "{}"}
-        messages.append(
-            {"role": "assistant", "tool_calls": [{"id": name, "type": "function", "function": function}]}
-        )
+        messages.append({"role": "assistant", "tool_calls": [{"id": name, "type": "function", "function": function}]})
         messages.append({"role": "tool", "tool_call_id": name, "content": "ok"})
     return messages
 
 
 @pytest.fixture
-def files(tmp_path: Path) -> Path:
+def policy(command: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
+    """Runs a command of `abs policy` in a folder with files."""
     contents = {
         "rules.json": RULES, "tools.json": TOOLS, "good.json": conversation("confirm"),
         "bad.json": conversation("delete"), "list.json": [], "other.json": {"rule": []},
@@ -36,47 +35,31 @@ def files(tmp_path: Path) -> Path:
     for name, content in contents.items():
         (tmp_path / name).write_text(json.dumps(content), encoding="utf-8")
     (tmp_path / "rules.decl").write_text(DECL, encoding="utf-8")
-    return tmp_path
+    monkeypatch.chdir(tmp_path)
+    return partial(command, "policy")
 
 
-def status(files: Path, running_service: ServiceProcess, monkeypatch: pytest.MonkeyPatch, *arguments: str) -> int:
-    """The exit status of a command, run where the files are."""
-    monkeypatch.chdir(files)
-    return exit_status(monkeypatch, "policy", *arguments, "--url", running_service.url)
+@pytest.mark.parametrize("rules", ["rules.json", "rules.decl"])
+def test_a_conversation_is_checked(policy: Command, rules: str) -> None:
+    status, output, _ = policy("check", rules, "good.json", "--tools", "tools.json")
+    assert status == 0
+    assert "satisfied: yes" in output and "may come next: reply, call(confirm), call(delete)" in output
+    status, output, _ = policy("check", rules, "bad.json", "--tools", "tools.json")
+    assert status == 3 and "satisfied: no" in output
+    assert "message 1, call(delete): breaks" in output and "cannot be met any more" in output
 
 
-@pytest.mark.parametrize("policy", ["rules.json", "rules.decl"])
-def test_a_conversation_is_checked(
-    files: Path, policy: str, running_service: ServiceProcess, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    tools = ("--tools", "tools.json")
-    assert status(files, running_service, monkeypatch, "check", policy, "good.json", *tools) == 0
-    out = capsys.readouterr().out
-    assert "satisfied: yes" in out and "may come next: reply, call(confirm), call(delete)" in out
-    assert status(files, running_service, monkeypatch, "check", policy, "bad.json", *tools) == 3
-    out = capsys.readouterr().out
-    assert "message 1, call(delete): breaks" in out and "satisfied: no" in out and "cannot be met any more" in out
+def test_states_are_listed(policy: Command) -> None:
+    status, output, _ = policy("states", "rules.json", "tools.json")
+    assert status == 0
+    assert "(the start)" in output and "call(delete)" in output and "no number is enough" in output
+    status, output, _ = policy("states", "rules.json", "tools.json", "--json")
+    assert status == 0 and {tuple(state["tools"]) for state in json.loads(output)["states"]} > {("confirm",)}
 
 
-def test_states_are_listed(
-    files: Path, running_service: ServiceProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert status(files, running_service, monkeypatch, "states", "rules.json", "tools.json") == 0
-    out = capsys.readouterr().out
-    assert "(the start)" in out and "call(delete)" in out and "no number is enough" in out
-    assert status(files, running_service, monkeypatch, "states", "rules.json", "tools.json", "--json") == 0
-    assert {tuple(state["tools"]) for state in json.loads(capsys.readouterr().out)["states"]} > {("confirm",)}
-
-
-@pytest.mark.parametrize(
-    ("policy", "problem"), [("list.json", "must be a JSON object"), ("other.json", "must be a JSON object")]
-)
-def test_files_of_other_contents_are_refused(
-    files: Path, policy: str, problem: str, running_service: ServiceProcess, monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:  # fmt: skip
-    assert status(files, running_service, monkeypatch, "check", policy, "good.json") == 2
-    assert problem in " ".join(capsys.readouterr().err.split())
-    assert status(files, running_service, monkeypatch, "check", "rules.json", "other.json") == 2
-    assert status(files, running_service, monkeypatch, "check", "rules.json", "rules.decl") == 2
+@pytest.mark.parametrize("rules", ["list.json", "other.json"])
+def test_files_of_other_contents_are_refused(policy: Command, rules: str) -> None:
+    status, _, errors = policy("check", rules, "good.json")
+    assert status == 2 and "must be a JSON object" in " ".join(errors.split())
+    assert policy("check", "rules.json", "other.json")[0] == 2
+    assert policy("check", "rules.json", "rules.decl")[0] == 2

@@ -13,8 +13,7 @@ from app.cli import progress
 from app.cli.progress import ProgressDisplay
 from app.cli.watch import WatchDisplay
 from app.messages import Progress
-from tests.app.cli.test_commands import exit_status
-from tests.servers.service_process import ServiceProcess
+from tests.app.cli.conftest import Command
 
 ROW = abs_client.Beam(
     text=" A [dog]", parent=0, state=1, distance=3, alpha=0.0, score=-2.5, log_prob=-2.5, finished=False
@@ -72,14 +71,12 @@ def test_a_step_shows_its_rows_and_rejected_tokens(terminal: bool) -> None:
     assert "rejected ' x' (log-prob -2.00): needs 9 more tokens" in text and "other" not in text
 
 
-def test_watch_shows_steps_and_then_the_answer(
-    running_service: ServiceProcess, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    options = ("sentence:", "--keyword", "dog", "--max-tokens", "12", "--beams", "4", "--url", running_service.url)
-    assert exit_status(monkeypatch, "watch", *options) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_watch_shows_steps_and_then_the_answer(command: Command) -> None:
+    options = ("sentence:", "--keyword", "dog", "--max-tokens", "12", "--beams", "4")
+    status, output, _ = command("watch", *options)
+    lines = output.splitlines()
+    assert status == 0
     assert lines[0].startswith("token 1, 11 left:") and any(line.startswith("satisfied: yes") for line in lines)
-    assert exit_status(monkeypatch, "watch", *options, "--json") == 0
-    captured = capsys.readouterr()
-    assert json.loads(captured.out)["choices"][0]["satisfied"] and captured.err.startswith("token 1,")
-    assert exit_status(monkeypatch, "watch", "sentence:", "--regex", "(", "--url", running_service.url) == 2
+    status, output, errors = command("watch", *options, "--json")
+    assert status == 0 and json.loads(output)["choices"][0]["satisfied"] and errors.startswith("token 1,")
+    assert command("watch", "sentence:", "--regex", "(")[0] == 2

@@ -98,9 +98,7 @@ def test_a_stalled_or_failing_model_is_reported_until_it_recovers(running: Clust
         worker.end()
 
 
-def test_a_worker_with_altered_weights_refuses_to_serve(
-    running: Cluster, tmp_path: Path, captions_dir: Path
-) -> None:
+def test_a_worker_with_altered_weights_refuses_to_serve(running: Cluster, tmp_path: Path, captions_dir: Path) -> None:
     model = tmp_path / "captions"
     shutil.copytree(captions_dir, model)
     meant = digest_of(digests_of(model))

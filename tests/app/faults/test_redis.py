@@ -85,9 +85,7 @@ def test_an_absent_server_returns_503_and_loses_no_job(services: Cluster) -> Non
     assert {name: part.pid for name, part in services.parts.items() if part.alive} == pids, "no process had to end"
 
 
-def test_a_full_server_evicts_caches_and_keeps_accepted_jobs(
-    services: Cluster,
-) -> None:
+def test_a_full_server_evicts_caches_and_keeps_accepted_jobs(services: Cluster) -> None:
     """Filled by real callers up to a few MiB."""
     server = services.server
     with services.client() as http:

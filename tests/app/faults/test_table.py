@@ -53,9 +53,7 @@ FAULTS = {
         "a compile worker of its own is given all bombs in full, one in short; the others are given to the compiler's "
         "process, or to a service with its workers inside",
     ),
-    "a job kills each worker that takes it": Coverage((
-        (WORKERS, "test_a_job_that_kills_three_workers_is_failed"),
-    )),
+    "a job kills each worker that takes it": Coverage(((WORKERS, "test_a_job_that_kills_three_workers_is_failed"),)),
     "a worker is stopped for long and wakes up": Coverage(
         (
             (WORKERS, "test_a_resumed_worker_cannot_change_a_reassigned_job"),
@@ -63,9 +61,7 @@ FAULTS = {
         ),
         "in short for some seconds, past a lease of 3 s; in full for a minute, past one of 30 s",
     ),
-    "a worker gets SIGTERM": Coverage((
-        (WORKERS, "test_a_stopping_worker_finishes_its_running_jobs"),
-    )),
+    "a worker gets SIGTERM": Coverage(((WORKERS, "test_a_stopping_worker_finishes_its_running_jobs"),)),
     "an API is killed": Coverage(((API, "test_a_stream_resumes_at_another_api_after_a_kill"),)),
     "an API gets SIGTERM under load": Coverage((
         (API, "test_a_stopping_api_finishes_requests_and_hands_over_streams"),
@@ -82,10 +78,7 @@ FAULTS = {
     "the server is away for long": Coverage(
         (
             (SERVER, "test_an_absent_server_returns_503_and_loses_no_job"),
-            (
-                "app/broker/test_redis_faults.py",
-                "test_workers_keep_running_jobs_while_the_server_is_away",
-            ),
+            ("app/broker/test_redis_faults.py", "test_workers_keep_running_jobs_while_the_server_is_away"),
         ),
         "in short for 4 s, twice as long as callers wait there; in full for a minute",
     ),
@@ -103,9 +96,7 @@ FAULTS = {
         "a real old server, 6.2.5, can be had for Python 3.11 on Linux (x86-64) alone; elsewhere "
         "the present server is started with a minimum version above its own",
     ),
-    "the server's log is cut off": Coverage((
-        (SERVER, "test_a_truncated_append_only_file_loses_no_request"),
-    )),
+    "the server's log is cut off": Coverage(((SERVER, "test_a_truncated_append_only_file_loses_no_request"),)),
     "the line to the server breaks": Coverage((
         (SERVICE_LINES, "test_each_request_is_answered_once_over_an_unreliable_connection"),
         (LINES, "test_an_unreliable_connection_loses_no_job_event_or_slot"),
@@ -129,12 +120,8 @@ FAULTS = {
         ((API, "test_an_unsatisfiable_constraint_is_cached"),),
         "the quickest of twenty answers is under 20 ms, not every one: the machine may be busy",
     ),
-    "a budget is too small": Coverage((
-        (API, "test_a_too_small_budget_is_refused_with_min_tokens"),
-    )),
-    "one request comes many times at once": Coverage((
-        (API, "test_concurrent_requests_with_one_key_share_one_job"),
-    )),
+    "a budget is too small": Coverage(((API, "test_a_too_small_budget_is_refused_with_min_tokens"),)),
+    "one request comes many times at once": Coverage(((API, "test_concurrent_requests_with_one_key_share_one_job"),)),
     "the queue is full": Coverage(((API, "test_a_full_queue_returns_429_with_retry_after"),)),
     "a client sends or reads slowly": Coverage(
         (
@@ -152,10 +139,7 @@ FAULTS = {
             (CLOCKS, "test_waiting_jobs_run_once_and_in_time"),
             (CLOCKS, "test_a_clock_step_does_not_hide_a_dead_workers_job"),
             (CLOCKS, "test_a_worker_an_hour_ahead_runs_nothing"),
-            (
-                CLOCKS,
-                "test_a_clock_leap_repeats_no_job",
-            ),
+            (CLOCKS, "test_a_clock_leap_repeats_no_job"),
             ("app/broker/test_redis_clock.py", ""),
         ),
         "the time that processes read, by a library before the system's, which the tests have for Linux "
@@ -165,12 +149,8 @@ FAULTS = {
         ((SERVICE_LINES, "test_a_full_disk_refuses_new_jobs_and_loses_none"),),
         "where the system allows no mount, the server may only make no file longer",
     ),
-    "two of `abs up` want one folder": Coverage((
-        (UP, "test_a_second_instance_on_one_folder_is_refused"),
-    )),
-    "`abs up` is killed": Coverage((
-        (UP, "test_a_killed_instance_leaves_no_process_and_loses_nothing"),
-    )),
+    "two of `abs up` want one folder": Coverage(((UP, "test_a_second_instance_on_one_folder_is_refused"),)),
+    "`abs up` is killed": Coverage(((UP, "test_a_killed_instance_leaves_no_process_and_loses_nothing"),)),
     "a model is missing, or not what it should be": Coverage((
         (MODEL, "test_a_worker_with_altered_weights_refuses_to_serve"),
         (UP, "test_a_worker_that_cannot_start_is_named_with_its_reason"),
@@ -185,10 +165,7 @@ FAULTS = {
         (
             (MODEL, "test_a_stalled_or_failing_model_is_reported_until_it_recovers"),
             ("app/api/test_ready.py", "test_readiness_reports_a_stalled_model_and_its_recovery"),
-            (
-                "app/api/test_ready.py",
-                "test_readiness_reports_stopped_processes_and_their_recovery",
-            ),
+            ("app/api/test_ready.py", "test_readiness_reports_stopped_processes_and_their_recovery"),
         ),
         "of a worker process that stands still as a whole, a compile worker's, an API inside the test's process tells",
     ),

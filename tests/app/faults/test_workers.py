@@ -211,14 +211,9 @@ def test_a_resumed_worker_cannot_change_a_reassigned_job(services: Cluster) -> N
         with http.stream("GET", f"/jobs/{job}/events") as response:
             stream_events = list(events(response))
     restart_place = next(place for place, event in enumerate(stream_events) if event.name == "restarted")
-    assert steps(stream_events[restart_place:]) == sorted(set(steps(stream_events[restart_place:]))), (
-        "a step was repeated, or out of order"
-    )
-    assert (
-        [event.name for event in stream_events].count("done")
-        == 1
-        == [event.name for event in stream_events].count("restarted")
-    )
+    numbers, names = steps(stream_events[restart_place:]), [event.name for event in stream_events]
+    assert numbers == sorted(set(numbers)), "a step was repeated, or out of order"
+    assert names.count("done") == names.count("restarted") == 1
     until(lambda: paused.metric("abs_running_requests", queue="generate") == 0, "the woken worker lets go of the job")
 
 

@@ -41,20 +41,19 @@ from app.messages import (
 from compiler.errors import LimitExceeded, SpecSyntaxError
 
 TIMINGS = TimingsBody(0.0, 0.5, 9.0, 10.0, cached=True)
+OPTIONS = GenerationOptions(max_tokens=8, n=2, algorithm="abs", scope="full", beams=4, trace=True)
 WORD = WordBody("dog", ("dog", "animal"), 1)
+TOKEN = TokenStepBody(5, "dog", 1, 1, 0.5, -1.0, -0.5, (("dog",), ()))
+CHOICES = (
+    ChoiceBody("dog", "eos", -1.0, -0.5, True, (WORD,), (TOKEN,)),
+    ChoiceBody("a dog", "eos", -1.5, -0.5, True, (WORD,), None, proven_gap=0.25),
+)
 SIZES = CompileJobResult("ab" * 32, 4, 4, 100, 20, 3, False, 1.5)
 CHECK_JOB = CheckJob({"ltlf": "F(dog)", "propositions": {}}, "a dög 🐕", 12.5)
 MESSAGES = [
     CompileJob("ab" * 32, {"keywords": [["dog", "dogs"]], "ordered": False}, 12.5),
     CHECK_JOB,
-    GenerateJob(
-        "abs-1",
-        "ab" * 32,
-        "a",
-        GenerationOptions(max_tokens=8, n=2, algorithm="abs", scope="full", beams=4, trace=True),
-        12.5,
-        "steps",
-    ),
+    GenerateJob("abs-1", "ab" * 32, "a", OPTIONS, 12.5, "steps"),
     GenerateJob("abs-1", "ab" * 32, "a", GenerationOptions(max_tokens=8, algorithm="sample", seed=2**60), 12.5),
     DecodeJob("ab" * 32, ((-1.5, None), (0.0, -2.0)), "exact", 0.5, 1.0, 12.5),
     DecodeJob("ab" * 32, ((-1.5, None),), 16, 0.5, 1.0, 12.5),
@@ -63,25 +62,7 @@ MESSAGES = [
     StepMessage(3, 5, (StepRowBody("a dög", 0, 1, 2, 0.5, -1.0, -2.0, False),)),
     SIZES,
     CheckJobResult(False, (WORD,), 3),
-    GenerateJobResult(
-        "ab" * 32,
-        (
-            ChoiceBody(
-                "dog",
-                "eos",
-                -1.0,
-                -0.5,
-                True,
-                (WORD,),
-                (TokenStepBody(5, "dog", 1, 1, 0.5, -1.0, -0.5, (("dog",), ())),),
-            ),
-            ChoiceBody("a dog", "eos", -1.5, -0.5, True, (WORD,), None, proven_gap=0.25),
-        ),
-        7,
-        UsageBody(4, 5, 2),
-        TIMINGS,
-        (2, 3),
-    ),
+    GenerateJobResult("ab" * 32, CHOICES, 7, UsageBody(4, 5, 2), TIMINGS, (2, 3)),
     DecodeJobResult(("a", "b"), -1.0, -0.5, True, (LabelStepBody("a", 1, 0, ("p",), -1.0),), SIZES.automaton, TIMINGS),
     DescribeJob("ab" * 32, True, 12.5, names={"dog": ("d", "e")}, compile_job="c", spec={"regex": "a"}),
     DescribeJobResult.of(SIZES, None),

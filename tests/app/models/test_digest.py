@@ -43,9 +43,7 @@ def test_the_lists_of_the_built_in_models_are_fresh(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", BUILT_IN)
-def test_an_altered_built_in_model_is_refused(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
-) -> None:
+def test_an_altered_built_in_model_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str) -> None:
     assert checked_model(source(model=name)) == BUILT_IN[name]
     model = tmp_path / "model"
     shutil.copytree(BUILT_IN[name], model)

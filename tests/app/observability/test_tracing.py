@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +17,7 @@ from app.errors import SettingsInvalid
 from app.observability import tracing
 from app.settings import Settings
 from tests.app.conftest import service_client
+from tests.servers.processes import served_by_thread
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -50,15 +50,8 @@ def collector() -> Iterator[Collector]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        collector.url = f"http://127.0.0.1:{server.server_port}"
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        try:
-            yield collector
-        finally:
-            server.shutdown()
-            thread.join()
+    with served_by_thread(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as collector.url:
+        yield collector
 
 
 def attributes(span: Span) -> dict[str, str]:

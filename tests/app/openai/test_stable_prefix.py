@@ -84,9 +84,7 @@ def options_of(chance: random.Random, algorithm: Any, least: int) -> GenerationO
 @pytest.mark.parametrize("stops", [(), ("b", "ca"), ("aé",)], ids=str)
 @pytest.mark.parametrize("algorithm", ["banked", "abs", "sample"])
 @pytest.mark.sample(4)
-def test_the_stable_prefix_is_a_growing_prefix_of_the_answer(
-    algorithm: str, stops: tuple[str, ...]
-) -> None:
+def test_the_stable_prefix_is_a_growing_prefix_of_the_answer(algorithm: str, stops: tuple[str, ...]) -> None:
     chance, early_prefixes = random.Random(algorithm), 0
     for number in range(50):
         constraint = {"regex": chance.choice(PATTERNS)}

@@ -277,9 +277,7 @@ def test_an_example_of_xgrammar_thinks_and_calls() -> None:
         assert not check_text(machine, text).satisfied, text
 
 
-FIRST_SHAPE = {
-    "structures": [{"begin": "<f=g>", "schema": {"type": "integer"}, "end": "</f>"}], "triggers": ["<f="],
-}  # fmt: skip
+FIRST_SHAPE = {"structures": [{"begin": "<f=g>", "schema": {"type": "integer"}, "end": "</f>"}], "triggers": ["<f="]}
 
 
 @pytest.mark.parametrize("fields", [

@@ -48,9 +48,7 @@ REFUND: dict[str, Any] = {
 OPTIONAL = {"type": "object", "properties": {"a": {"type": "boolean"}, "b": {"const": "x"}, "c": {"type": "number"}}}
 OPEN = {"type": "object", "properties": {"a": {"type": "integer"}}, "minProperties": 1, "maxProperties": 2}
 SCHEMAS = {"refund": REFUND, "optional": OPTIONAL, "open": OPEN, "notify": {"type": "object", "maxProperties": 0}}
-TOOLS = [
-    {"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in SCHEMAS.items()
-]  # fmt: skip
+TOOLS = [{"type": "function", "function": {"name": name, "parameters": schema}} for name, schema in SCHEMAS.items()]
 TOOLS[-1] = {"type": "function", "function": {"name": "notify"}}
 QUERY = {"type": "custom", "custom": {
     "name": "query", "format": {"type": "grammar", "grammar": {

@@ -14,7 +14,7 @@ from app.errors import SettingsInvalid, StorageDown
 from app.redis.connection import Connection, open_client
 from tests.servers.redis_server import RedisServer
 
-SCENARIO_S_MAX = 60.0
+S_MAX = 60.0
 ECHO = "return ARGV[1]"
 LATE = "for number = 1, 2e7 do end return ARGV[1]"  # a script's clock stands still
 WRONG = "return redis.error_reply('ERR not so')"
@@ -24,7 +24,7 @@ WRONG = "return redis.error_reply('ERR not so')"
 async def open_connection(url: str) -> AsyncIterator[Connection]:
     connection = Connection(url)
     try:
-        async with asyncio.timeout(SCENARIO_S_MAX):
+        async with asyncio.timeout(S_MAX):
             yield connection
     finally:
         await connection.close()

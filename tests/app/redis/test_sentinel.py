@@ -89,9 +89,7 @@ def replicated_server(
         master_port, sentinel_ports = free_port(), [free_port() for _ in range(SENTINELS)]
         master = stack.enter_context(running_server(f"--{port_name}", str(master_port), *options))
         replica = stack.enter_context(
-            running_server(
-                f"--{port_name}", str(free_port()), "--replicaof", f"127.0.0.1 {master_port}", *options
-            )
+            running_server(f"--{port_name}", str(free_port()), "--replicaof", f"127.0.0.1 {master_port}", *options)
         )
         for port in sentinel_ports:
             (folder / str(port)).mkdir()

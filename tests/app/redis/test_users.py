@@ -17,7 +17,7 @@ from app.redis.server_checks import check_server
 from app.settings import Settings
 from app.store.redis import RedisStore
 from app.wiring import open_limiter
-from tests.app.broker.brokers import all_events, run_redis_scenario
+from tests.app.broker.brokers import SCENARIO_S_MAX, all_events, connected_broker
 from tests.servers.redis_server import RedisServer, running_server, server_program, version_of
 from tests.servers.redis_worker import settings
 
@@ -52,17 +52,18 @@ def url_of(server: RedisServer, user: str) -> str:
 
 
 @pytest.mark.parametrize("user", USERS)
-def test_every_user_may_check_the_server(guarded_server: RedisServer, user: str) -> None:
-    facts = asyncio.run(check_server(url_of(guarded_server, user), "ABS_BROKER", True, False, 20.0))
+async def test_every_user_may_check_the_server(guarded_server: RedisServer, user: str) -> None:
+    facts = await check_server(url_of(guarded_server, user), "ABS_BROKER", True, False, 20.0)
     assert facts["policy"] == "volatile-lru"
 
 
 @pytest.mark.parametrize("worker_user", WORKERS)
-def test_each_kind_of_process_may_do_its_work(guarded_server: RedisServer, worker_user: str) -> None:
+async def test_each_kind_of_process_may_do_its_work(guarded_server: RedisServer, worker_user: str) -> None:
     guarded_server.flush()
-    api = RedisBroker(url_of(guarded_server, "api"), settings(2.0))
-    worker = RedisBroker(url_of(guarded_server, worker_user), settings(2.0))
-    run_redis_scenario(do_everything, api, worker)
+    urls = [url_of(guarded_server, user) for user in ("api", worker_user)]
+    async with connected_broker(urls[0], settings(2.0)) as api, connected_broker(urls[1], settings(2.0)) as worker:
+        async with asyncio.timeout(SCENARIO_S_MAX):
+            await do_everything(api, worker)
 
 
 async def do_everything(api: RedisBroker, worker: RedisBroker) -> None:
@@ -129,19 +130,15 @@ async def test_each_kind_of_process_may_use_the_store(guarded_server: RedisServe
     await store.close()
 
 
-def test_the_api_may_count_the_requests_of_keys(guarded_server: RedisServer) -> None:
+async def test_the_api_may_count_the_requests_of_keys(guarded_server: RedisServer) -> None:
     guarded_server.ask("ACL", "LOG", "RESET")
-
-    async def scenario() -> None:
-        limiter = open_limiter(Settings.of(broker=url_of(guarded_server, "api")))
-        key, door = Key("0" * 12, "anna", "0" * 64, ("generate",)), scope_of("POST", "/generate")
-        async with limiter.admitted(key, door) as usage:
-            assert usage
-            await limiter.charge(key, 10)
-            await limiter.settle(key, 10, "job")
-        await limiter.close()
-
-    asyncio.run(scenario())
+    limiter = open_limiter(Settings.of(broker=url_of(guarded_server, "api")))
+    key, door = Key("0" * 12, "anna", "0" * 64, ("generate",)), scope_of("POST", "/generate")
+    async with limiter.admitted(key, door) as usage:
+        assert usage
+        await limiter.charge(key, 10)
+        await limiter.settle(key, 10, "job")
+    await limiter.close()
     assert guarded_server.ask("ACL", "LOG") == "*0"  # else it has counted for itself
 
 

@@ -125,9 +125,7 @@ def test_answers_match_their_schemas(document: dict[str, Any], agent_client: Tes
             assert faults(content[media_type]["schema"], response.json()) == [], (path, body)
 
 
-def test_events_match_their_schemas(
-    document: dict[str, Any], sent: list[tuple[str, list[dict[str, Any]]]]
-) -> None:
+def test_events_match_their_schemas(document: dict[str, Any], sent: list[tuple[str, list[dict[str, Any]]]]) -> None:
     for path, events in sent:
         assert events
         schema = documented(document, path, "text/event-stream")
@@ -144,9 +142,7 @@ def test_events_of_a_job_match_their_schemas(document: dict[str, Any], agent_cli
     assert faults(documented(document, "/jobs/{job_id}", "application/json", "get"), state) == []
 
 
-def test_every_described_event_is_sent(
-    document: dict[str, Any], sent: list[tuple[str, list[dict[str, Any]]]]
-) -> None:
+def test_every_described_event_is_sent(document: dict[str, Any], sent: list[tuple[str, list[dict[str, Any]]]]) -> None:
     seen = {frame.get("event") for _, events in sent for frame in events}
     assert {"data": "[DONE]"} in [frame for _, events in sent for frame in events]
     names = set[str]()

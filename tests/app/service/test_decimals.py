@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from abs_client import Client, JsonSchema, apply_suggestion
 from compiler.exact_json import dump_json, load_json
-from tests.app.cli.test_commands import exit_status
+from tests.app.cli.conftest import exit_status
 from tests.servers.service_process import ServiceProcess
 from tests.tables import table
 
@@ -136,9 +136,7 @@ def test_a_policy_compares_decimals(client: TestClient, bound: str, broken: bool
     parameters = '{"type": "object", "properties": {"amount": {"type": "number", "maximum": 9.50}}}'
     tool = f'{{"type": "function", "function": {{"name": "pay", "parameters": {parameters}}}}}'
     rules = json.dumps([f"G !call(pay, amount >= {bound})"])
-    response = send(
-        client, "/check", f'{{"policy": {{"rules": {rules}}}, "messages": [{call}], "tools": [{tool}]}}'
-    )
+    response = send(client, "/check", f'{{"policy": {{"rules": {rules}}}, "messages": [{call}], "tools": [{tool}]}}')
     assert bool(response.json()["broken"]) == broken
     if not broken:
         assert '"maximum":9.50' in response.text and bound in response.text

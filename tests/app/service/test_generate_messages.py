@@ -118,9 +118,7 @@ def test_tool_choice_requires_names_and_forbids_calls(client: TestClient) -> Non
         ({"tools": [{"type": "function", "function": {"name": "a", "parameters": {"type": 5}}}]}, "tools"),
     ],
 )  # fmt: skip
-def test_answers_streams_and_jobs_name_the_same_field(
-    client: TestClient, fields: dict[str, Any], path: str
-) -> None:
+def test_answers_streams_and_jobs_name_the_same_field(client: TestClient, fields: dict[str, Any], path: str) -> None:
     body = {"messages": USER, "tools": TOOLS, **fields}
     assert client.post("/generate", json=body).json()["field"] == path
     assert client.post("/generate", json={**body, "stream": True}).json()["field"] == path

@@ -243,8 +243,6 @@ async def test_a_description_is_explained_in_the_callers_names(settings: Setting
         await here.start_workers(COMPILE)
         service = here.service()
         context = SubmissionContext("owner", "/compile", "key", "digest")
-        first, second = [
-            await service.answer(await service.begin_describe(spec, True, context)) for _ in range(2)
-        ]
+        first, second = [await service.answer(await service.begin_describe(spec, True, context)) for _ in range(2)]
         assert isinstance(first, DescribeJobResult) and first == second
         assert first.explanation is not None and not first.cached

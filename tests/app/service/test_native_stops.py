@@ -85,9 +85,7 @@ def test_streams_and_jobs_remove_the_same_stop_string(client: TestClient) -> Non
 
 def test_no_reply_contains_a_stop_string_and_calls_may(client: TestClient) -> None:
     body = {"messages": USER, "tools": [TOOL], "stop": ["the", "{", "e"], **SAMPLES, "max_tokens": 40}
-    for choice in (
-        *answer(client, **body)["choices"], *answer(client, **body, tool_choice="required")["choices"]
-    ):
+    for choice in (*answer(client, **body)["choices"], *answer(client, **body, tool_choice="required")["choices"]):
         message = choice["message"]
         assert not any(stop in (message["content"] or "") for stop in body["stop"])
         for call in message.get("tool_calls") or ():

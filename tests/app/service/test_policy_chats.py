@@ -38,10 +38,7 @@ RULES = [
 
 def send(client: TestClient, messages: list[dict[str, Any]], **fields: Any) -> Any:
     policy = {"rules": RULES, **fields.pop("policy", {})}
-    body = {
-        "messages": messages, "tools": TOOLS, "policy": policy, "max_tokens": 60, "temperature": 1.0,
-        **fields,
-    }  # fmt: skip
+    body = {"messages": messages, "tools": TOOLS, "policy": policy, "max_tokens": 60, "temperature": 1.0, **fields}
     return client.post("/v1/chat/completions", json=body)
 
 

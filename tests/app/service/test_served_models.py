@@ -74,8 +74,9 @@ def test_models_that_answer_at_once_do_not_disturb_each_other(both: TestClient) 
 
 
 def test_both_models_are_listed_and_ready(both: TestClient) -> None:
-    cards = both.get("/v1/models").json()["data"]
-    assert [card["id"] for card in cards] == list(NAMES)
+    listed = both.get("/v1/models").json()
+    cards = listed["data"]
+    assert listed["object"] == "list" and [card["id"] for card in cards] == list(NAMES)
     for card in cards:
         files = open_model_files(BUILT_IN[card["id"]])
         assert (card["vocabulary"], card["context_tokens"]) == (files.vocabulary.size, files.context_tokens)

@@ -37,9 +37,7 @@ COMPILE: dict[str, OpenHandler] = {"compile": open_shared_compiler}
 
 def order(spec: Spec | None = SPEC, automaton: str | None = None, timeout_s: float | None = None) -> GenerateParams:
     options = GenerationOptions(max_tokens=8, beams=4)
-    return GenerateParams(
-        prompt="a", spec=spec, automaton=automaton, options=options, timeout_s=timeout_s
-    )
+    return GenerateParams(prompt="a", spec=spec, automaton=automaton, options=options, timeout_s=timeout_s)
 
 
 async def generate(

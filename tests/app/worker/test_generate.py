@@ -15,11 +15,7 @@ from typing import Any
 import pytest
 
 from app.errors import AutomatonMissing, PromptViolates
-from app.messages import (
-    ALGORITHM_DEFAULT,
-    GenerateJob,
-    GenerationOptions,
-)
+from app.messages import ALGORITHM_DEFAULT, GenerateJob, GenerationOptions
 from app.models import open_model_files
 from app.settings import Settings
 from app.worker.handlers.engine import open_model
@@ -246,9 +242,7 @@ def test_step_events_are_published_if_the_job_requests_them(settings: Settings, 
     assert incomplete_rows  # an incomplete character is shown as U+FFFD
 
 
-def test_step_texts_are_correct_after_skipped_steps(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_step_texts_are_correct_after_skipped_steps(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     original_generate = Engine.generate
 
     def sparse_generate(engine: Engine, *arguments: Any, on_step: Callable[[BeamStep], None], **options: Any) -> Any:

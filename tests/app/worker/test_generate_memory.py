@@ -28,10 +28,7 @@ def _needed_bytes(rows: int) -> int:
 
 @pytest.mark.parametrize(("generations", "expected"), [(1, MemoryTaken), (0, OutOfMemory)])
 def test_out_of_memory_at_preparation_depends_on_running_generations(
-    monkeypatch: pytest.MonkeyPatch,
-    settings: Settings,
-    context: FakeContext,
-    generations: int,
+    settings: Settings, context: FakeContext, monkeypatch: pytest.MonkeyPatch, generations: int,
     expected: type[Exception],
 ) -> None:
     def fail_allocation(*_: Any) -> Any:

@@ -13,7 +13,6 @@ import pytest
 
 from app.broker import SubmitOptions, WorkerStatus
 from app.broker.memory import MemoryBroker
-from app.broker.redis.broker import RedisBroker
 from app.messages import GenerateJob, GenerationOptions, dump
 from app.observability import metrics
 from app.settings import Settings
@@ -21,6 +20,7 @@ from app.store.memory import MemoryStore
 from app.worker.handlers.base import Handler
 from app.worker.loop import serve
 from tests.app import fake_handlers
+from tests.app.broker.brokers import connected_broker
 from tests.servers.cluster import COMMON, SCRIPTED, Part
 from tests.servers.processes import until
 from tests.servers.redis_server import RedisServer, running_server
@@ -48,22 +48,17 @@ def scripted(server: RedisServer, folder: Path) -> Iterator[Part]:
         part.end()
 
 
-def submit(server: RedisServer, prompt: str) -> None:
+async def submit(server: RedisServer, prompt: str) -> None:
     job = GenerateJob("abs-1", "0" * 64, prompt, GenerationOptions(max_tokens=8), time.time() + 600, progress="steps")
-
-    async def scenario() -> None:
-        broker = RedisBroker(server.url, Settings.of(secret=COMMON["ABS_SECRET"].encode()))
+    async with connected_broker(server.url, Settings.of(secret=COMMON["ABS_SECRET"].encode())) as broker:
         await broker.submit("generate", prompt, dump(job), SubmitOptions(detached=True))
-        await broker.close()
-
-    asyncio.run(scenario())
 
 
 @pytest.mark.parametrize("prompt", ["", "steps 5000 0.05"])
-def test_a_worker_stops_in_time_without_its_server(prompt: str, server: RedisServer, tmp_path: Path) -> None:
+async def test_a_worker_stops_in_time_without_its_server(prompt: str, server: RedisServer, tmp_path: Path) -> None:
     with scripted(server, tmp_path) as part:
         if prompt:
-            submit(server, prompt)
+            await submit(server, prompt)
             until(lambda: part.metric("abs_running_requests", queue="generate") == 1, "the job runs")
         server.kill()
         try:
