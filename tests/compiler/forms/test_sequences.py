@@ -109,7 +109,7 @@ def distance_function(spec: Spec) -> tuple[Callable[[Sequence[int]], int], TextA
 
 
 def assert_distances(spec: SequenceSpec, constraint: Spec) -> None:
-    """Checks the distances after all short ids, and verdicts on texts, by the sequence."""
+    """Checks distances after all short ids, and verdicts on texts."""
     accepted = [ids for ids in all_ids() if is_text(spec, ids)]
     try:
         distance, text = distance_function(constraint)
