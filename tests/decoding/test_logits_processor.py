@@ -69,7 +69,7 @@ def generated(
     automaton: Automaton, extra: int, mode: dict[str, Any], model: Any, inputs: dict[str, Tensor],
     vocabulary: Vocabulary,
 ) -> Iterator[str]:
-    """The texts before the first EOS, within the least budget and some tokens more."""
+    """The texts before EOS, within the least budget and some tokens."""
     budget = automaton.min_tokens + extra
     processor = ConstraintLogitsProcessor(automaton, budget)
     output = model.generate(**inputs, max_new_tokens=budget, pad_token_id=PAD, logits_processor=[processor], **mode)

@@ -264,7 +264,7 @@ def test_an_answer_goes_on_where_a_text_stopped(captions: HuggingFaceModel, file
 def check_memory_of_states(
     model: HashModel, constraint: PreparedConstraint, options: SearchOptions, files: str
 ) -> None:
-    """Checks what some files allocate in a search against the estimate of its states."""
+    """Checks what files allocate in a search against the estimate."""
     drive(model, (1,), search_of(constraint, options))  # what all generations share is made here
     search = search_of(constraint, options)
     tracemalloc.start()

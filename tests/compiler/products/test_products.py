@@ -160,7 +160,7 @@ def test_states_after_a_prompt_are_those_of_one_automaton() -> None:
 
 
 def count_expansions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """A list whose only number grows with each state that is expanded."""
+    """A list whose only number counts the expanded states."""
     expanded, original = [0], ProductSpace.class_bounds
 
     def counting(space: ProductSpace, state: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:

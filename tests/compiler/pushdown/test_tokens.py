@@ -157,7 +157,7 @@ def test_regular_grammars_have_the_distances_of_explicit_automata(pattern: str, 
 
 
 def assert_same_steps(machines: Sequence[PushdownMachine], vocabulary: Vocabulary, draw: random.Random) -> None:
-    """Both machines have the same distances after all tokens of a random beginning."""
+    """Both machines have the same distances along a random beginning."""
     one, other = (Configurations(lift_to_tokens(machine, vocabulary, guard())) for machine in machines)
     here, there = one.start, other.start
     for _ in range(15):
