@@ -42,11 +42,8 @@ def compiled(request: pytest.FixtureRequest) -> CompiledConstraint:
 
 def test_decode_undoes_encode(compiled: CompiledConstraint) -> None:
     copy = decode(encode(compiled, SECRET), SECRET, BYTES.fingerprint)
-    assert (copy.spec, copy.vocabulary, copy.state_distances) == (
-        compiled.spec,
-        compiled.vocabulary,
-        compiled.state_distances,
-    )
+    for name in ("spec", "vocabulary", "state_distances"):
+        assert getattr(copy, name) == getattr(compiled, name), name
     if isinstance(compiled.tokens, TokenAutomaton):
         for name in TokenAutomaton.__slots__:
             assert np.array_equal(getattr(copy.tokens, name), getattr(compiled.tokens, name)), name

@@ -17,18 +17,13 @@ from compiler.vocab import Vocabulary
 SECRET = b"secret"
 
 
-def vocabulary(letters: str) -> Vocabulary:
-    """The letters, their pairs, and EOS."""
-    tokens = [*letters, *(first + second for first in letters for second in letters)]
-    return Vocabulary((*(token.encode() for token in tokens), None), (len(tokens),))
-
-
 @pytest.mark.parametrize("count", [8_000, pytest.param(100_000, marks=pytest.mark.long)])
 def test_many_choices_compile_and_are_stored(count: int) -> None:
     letters = string.ascii_lowercase
     draw = random.Random(1)
     choices = sorted({"".join(draw.choices(letters, k=13)) for _ in range(count)})
-    words = vocabulary(letters)
+    tokens = [*letters, *(first + second for first in letters for second in letters)]
+    words = Vocabulary((*(token.encode() for token in tokens), None), (len(tokens),))
     compiled = compile_spec(ChoiceSpec(tuple(choices)), words, Limits(compile_s_max=300))
     stored = decode(encode(compiled, SECRET), SECRET, words.fingerprint).tokens
     assert isinstance(stored, TokenAutomaton) and stored.min_tokens == 8 and stored.table_bytes < 420 * count

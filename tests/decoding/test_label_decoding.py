@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from compiler.lifting import UNREACHABLE, TokenAutomaton, from_table
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
-from compiler.text import TextAutomaton, check_labels
+from compiler.text import check_labels
 from compiler.vocab import byte_vocabulary
 from decoding.errors import Cancelled, LengthImpossible, ModelOutputInvalid, OptionsInvalid, VocabularyMismatch
 from decoding.label_decoding import BeamOptions, beam_bytes, beam_labels, best_labels
@@ -175,18 +175,10 @@ def test_the_lengths_named_are_the_nearest_that_are_accepted() -> None:
         with pytest.raises(LengthImpossible) as excinfo:
             best_labels(matrix, automaton)
         near = excinfo.value.lengths
-        shorter, longer = (
-            [length for length in lengths if length < rows],
-            [length for length in lengths if length > rows],
-        )
+        shorter = [length for length in lengths if length < rows]
+        longer = [length for length in lengths if length > rows]
         assert near == (*shorter[-1:], *longer[:1])
     assert refused > 20
-
-
-def of_constraint(constraint: dict[str, object], labels: str) -> tuple[TextAutomaton, TokenAutomaton]:
-    spec = spec_from_json({**constraint, "labels": labels.split()})
-    compiled = compile_spec(spec, byte_vocabulary())
-    return compiled.text, compiled.tokens
 
 
 @pytest.mark.parametrize(
@@ -198,15 +190,16 @@ def of_constraint(constraint: dict[str, object], labels: str) -> tuple[TextAutom
     ids=str,
 )  # fmt: skip
 def test_decoded_labels_satisfy_a_compiled_constraint(constraint: dict[str, object]) -> None:
-    names = "boot Bag Shirt Coat"
-    text, automaton = of_constraint(constraint, names)
+    names = ["boot", "Bag", "Shirt", "Coat"]
+    compiled = compile_spec(spec_from_json({**constraint, "labels": names}), byte_vocabulary())
+    text, automaton = compiled.text, compiled.tokens
     matrix = np.log(np.random.default_rng(4).dirichlet(np.ones(4) / 3, 12))
     exact = best_labels(matrix, automaton)
-    assert check_labels(text, [names.split()[label] for label in exact.labels]).satisfied
+    assert check_labels(text, [names[label] for label in exact.labels]).satisfied
     previous = -math.inf
     for beams in (1, 4, 64):
         path = beam_labels(matrix, automaton, BeamOptions(beams))
-        assert check_labels(text, [names.split()[label] for label in path.labels]).satisfied
+        assert check_labels(text, [names[label] for label in path.labels]).satisfied
         assert path.log_prob <= exact.log_prob + 1e-9
         previous = max(previous, path.log_prob)
     assert previous == pytest.approx(exact.log_prob, abs=1.0)

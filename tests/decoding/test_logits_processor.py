@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from compiler.text import answer_text
 from compiler.vocab import Vocabulary
 from decoding.errors import ModelOutputInvalid, OptionsInvalid, VocabularyMismatch
 from decoding.logits_processor import ConstraintLogitsProcessor
+from decoding.prepared_constraint import Automaton
 from tests.compiler.pushdown.grammars import GRAMMARS
 from tests.compiler.pushdown.test_tokens import explicit_automaton
 from tests.decoding.random_automata import random_factored
@@ -64,10 +65,19 @@ def batch(tokenizer: Tokenizer, prompts: Sequence[str]) -> dict[str, Tensor]:
     }
 
 
-def text_of_ids(ids: Sequence[int], vocabulary: Vocabulary) -> bytes:
-    """The bytes before the first EOS, which must be there."""
-    end = list(ids).index(*vocabulary.eos_ids)
-    return b"".join(vocabulary.tokens[token] or b"" for token in ids[:end])
+def generated(
+    automaton: Automaton, extra: int, mode: dict[str, Any], model: Any, inputs: dict[str, Tensor],
+    vocabulary: Vocabulary,
+) -> Iterator[str]:
+    """The texts before EOS, within the least budget and some tokens."""
+    budget = automaton.min_tokens + extra
+    processor = ConstraintLogitsProcessor(automaton, budget)
+    output = model.generate(**inputs, max_new_tokens=budget, pad_token_id=PAD, logits_processor=[processor], **mode)
+    assert len(output) == len(PROMPTS) * mode.get("num_return_sequences", 1)
+    for row in output[:, inputs["input_ids"].shape[1] :].tolist():
+        assert len(row) <= budget
+        end = row.index(*vocabulary.eos_ids)
+        yield b"".join(vocabulary.tokens[token] or b"" for token in row[:end]).decode()
 
 
 @pytest.mark.parametrize("mode", WAYS, ids=str)
@@ -79,14 +89,7 @@ def test_every_answer_satisfies_its_constraint_within_the_budget(
     compiled = compile_spec(spec, files.vocabulary)
     torch.manual_seed(5)
     for extra in (0, 7):
-        budget = compiled.tokens.min_tokens + extra
-        inputs = batch(tokenizer, PROMPTS)
-        processor = ConstraintLogitsProcessor(compiled.tokens, budget)
-        output = model.generate(**inputs, max_new_tokens=budget, pad_token_id=PAD, logits_processor=[processor], **mode)
-        assert len(output) == len(PROMPTS) * mode.get("num_return_sequences", 1)
-        for row in output[:, inputs["input_ids"].shape[1] :].tolist():
-            assert len(row) <= budget
-            text = text_of_ids(row, files.vocabulary).decode()
+        for text in generated(compiled.tokens, extra, mode, model, batch(tokenizer, PROMPTS), files.vocabulary):
             assert satisfies(spec, answer_text(compiled.text, text)), text
 
 
@@ -100,13 +103,7 @@ def test_texts_of_grammars_are_finished_within_the_budget(
         case = GRAMMARS[name]
         machine = build_machine(case.grammar, ResourceGuard(DEFAULT_LIMITS))
         automaton = lift_to_tokens(machine, files.vocabulary, ResourceGuard(DEFAULT_LIMITS))
-        budget = automaton.min_tokens + extra
-        inputs = batch(tokenizer, PROMPTS)
-        processor = ConstraintLogitsProcessor(automaton, budget)
-        output = model.generate(**inputs, max_new_tokens=budget, pad_token_id=PAD, logits_processor=[processor], **mode)
-        for row in output[:, inputs["input_ids"].shape[1] :].tolist():
-            assert len(row) <= budget
-            text = text_of_ids(row, files.vocabulary).decode()
+        for text in generated(automaton, extra, mode, model, batch(tokenizer, PROMPTS), files.vocabulary):
             assert derives(case.grammar, text) and machine.accepts(text.encode()), text
             if name == "json":
                 json.loads(text)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import itertools
 import json
 import random
-import tracemalloc
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, lru_cache, reduce
 from math import inf
@@ -25,7 +24,6 @@ from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec
 from compiler.products import UNKNOWN, LazyProduct, ProductCosts, ProductStates, fold
-from compiler.products.space import ProductSpace
 from compiler.pushdown import Configurations, ExitCosts, PushdownAutomaton
 from compiler.spec import spec_from_json
 from compiler.text import answer_text, check_text
@@ -36,9 +34,10 @@ from decoding.prepared_constraint import Automaton, PreparedConstraint, StateLim
 from decoding.replay import replay
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, search_of
-from tests.compiler.products.test_products import Pair, compiled_pair, random_pair
+from tests.compiler.products.test_products import Pair, compiled_pair, count_expansions, random_pair
 from tests.decoding.differential import ALGORITHMS, CPU, random_endings
 from tests.decoding.search.test_proven_gap import PROMPT, enumerate_texts
+from tests.decoding.test_pushdown import check_memory_of_states
 from tests.fake_models import HashModel
 from tests.references.random_constraints import few_pieces, random_stacked_spec, real_vocabulary
 from tests.references.text import satisfies
@@ -247,13 +246,7 @@ def test_searches_expand_no_more_states_than_allowed(files: ModelFiles, monkeypa
     spec = spec_from_json({"all": [either, {"regex": "(?s)[A-Z].*\\."}]})
     tokens = compile_spec(spec, files.vocabulary, LIMITS).tokens
     assert isinstance(tokens, LazyProduct)
-    expanded, original = [0], ProductSpace.class_bounds
-
-    def counting(space: ProductSpace, state: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
-        expanded[0] += 1
-        return original(space, state)
-
-    monkeypatch.setattr(ProductSpace, "class_bounds", counting)
+    expanded = count_expansions(monkeypatch)
     for expansions in (1, 7, 32, 128):
         expanded[0] = 0
         states = ProductStates(tokens, expansions_max=expansions)
@@ -270,13 +263,4 @@ def test_states_take_no_more_memory_than_estimated(compiled: CompiledConstraint,
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids)
     constraint = PreparedConstraint.prepare(compiled.tokens, CPU, prior=model.prior)
     options = SearchOptions(compiled.tokens.min_tokens + 1, beams=1)
-    drive(model, (1,), search_of(constraint, options))  # what all generations share is made here
-    search = search_of(constraint, options)
-    tracemalloc.start()
-    try:
-        drive(model, (1,), search)
-        traces = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/compiler/products/*")])
-    finally:
-        tracemalloc.stop()
-    used = sum(trace.size for trace in traces.traces)
-    assert 0 < used <= constraint.begin_states().bytes_max(search.size.rows, options.max_tokens)
+    check_memory_of_states(model, constraint, options, "*/compiler/products/*")

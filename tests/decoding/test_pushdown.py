@@ -261,6 +261,22 @@ def test_an_answer_goes_on_where_a_text_stopped(captions: HuggingFaceModel, file
         replay(automaton, answer, scores, options, tolerance=captions.tolerance)
 
 
+def check_memory_of_states(
+    model: HashModel, constraint: PreparedConstraint, options: SearchOptions, files: str
+) -> None:
+    """Checks what files allocate in a search against the estimate."""
+    drive(model, (1,), search_of(constraint, options))  # what all generations share is made here
+    search = search_of(constraint, options)
+    tracemalloc.start()
+    try:
+        drive(model, (1,), search)
+        traces = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, files)])
+    finally:
+        tracemalloc.stop()
+    used = sum(trace.size for trace in traces.traces)
+    assert 0 < used <= constraint.begin_states().bytes_max(search.size.rows, options.max_tokens)
+
+
 @pytest.mark.parametrize("members_max", [1, 8])
 @pytest.mark.parametrize("name", ["json", "palindromes", "dangling else"])
 @pytest.mark.sample(3)
@@ -268,17 +284,7 @@ def test_states_take_no_more_memory_than_estimated(name: str, members_max: int, 
     automaton = lifted(GRAMMARS[name].grammar, files.vocabulary)
     model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=members_max)
     constraint = PreparedConstraint.prepare(automaton, CPU, prior=model.prior, limits=StateLimits(members_max))
-    options = SearchOptions(24, beams=8, length_penalty=2.0)
-    drive(model, (1,), search_of(constraint, options))  # what all generations share is made here
-    search = search_of(constraint, options)
-    tracemalloc.start()
-    try:
-        drive(model, (1,), search)
-        traces = tracemalloc.take_snapshot().filter_traces([tracemalloc.Filter(True, "*/compiler/pushdown/*")])
-    finally:
-        tracemalloc.stop()
-    used = sum(trace.size for trace in traces.traces)
-    assert 0 < used <= constraint.begin_states().bytes_max(search.size.rows, options.max_tokens)
+    check_memory_of_states(model, constraint, SearchOptions(24, beams=8, length_penalty=2.0), "*/compiler/pushdown/*")
 
 
 def test_no_gap_is_proven_where_readings_are_dropped(files: ModelFiles) -> None:

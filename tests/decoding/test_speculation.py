@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from app.models import ModelFiles
-from compiler.lifting import TokenAutomaton, from_table
+from compiler.lifting import from_table
 from compiler.pipeline import compile_spec
 from compiler.spec import spec_from_json
 from decoding.engine import Engine
@@ -60,7 +60,10 @@ def _tokens(
     return answer.tokens, answer.score, answer.log_prob
 
 
-def _cases(seed: int) -> tuple[TokenAutomaton, SamplingOptions, list[int]]:
+@pytest.mark.parametrize("kind", [HashModel, RepeatingModel])
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.sample(30)
+def test_the_same_tokens_are_drawn_with_drafts(kind: type[PrefixModel], seed: int) -> None:
     random = np.random.default_rng(seed)
     automaton = random_table(random, ids=10)
     budget = automaton.min_tokens + int(random.integers(0, 30))
@@ -68,14 +71,7 @@ def _cases(seed: int) -> tuple[TokenAutomaton, SamplingOptions, list[int]]:
         budget, seed=seed, temperature=float(random.choice([0.0, 1.0, 3.0])),
         top_p=float(random.choice([1.0, 0.6])), repetition_penalty=float(random.choice([1.0, 1.5])),
     )
-    return automaton, options, random.integers(0, 10, int(random.integers(1, 12))).tolist()
-
-
-@pytest.mark.parametrize("kind", [HashModel, RepeatingModel])
-@pytest.mark.parametrize("seed", range(40))
-@pytest.mark.sample(30)
-def test_the_same_tokens_are_drawn_with_drafts(kind: type[PrefixModel], seed: int) -> None:
-    automaton, options, prompt = _cases(seed)
+    prompt = random.integers(0, 10, int(random.integers(1, 12))).tolist()
     constraint, model = PreparedConstraint.prepare(automaton, CPU), kind(10, automaton.eos_ids)
     count = DraftCount()
     expected = _tokens(model, constraint, options, prompt)

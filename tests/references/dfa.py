@@ -1,4 +1,4 @@
-"""Products, byte automata and shortest words of DFAs in plain Python."""
+"""Products and byte automata of DFAs in plain Python."""
 
 from __future__ import annotations
 
@@ -60,27 +60,3 @@ def byte_dfa(dfa: Dfa, minterms: Minterms, guard: ResourceGuard | None = None) -
     accepting = np.zeros(len(next_state), dtype=bool)
     accepting[1:boundary] = dfa.accepting[live]
     return Dfa(expanded.byte_class, next_state.astype(np.int32), accepting, int(index[dfa.start])), boundary
-
-
-def shortest_word(dfa: Dfa) -> tuple[int, ...] | None:
-    """A shortest accepted word as symbols, or None for the empty language."""
-    symbol_of = {int(column): symbol for symbol, column in reversed(list(enumerate(dfa.symbol_class.tolist())))}
-    origin: dict[int, tuple[int, int]] = {}
-    visited, frontier = {dfa.start}, [dfa.start]
-    while frontier:
-        end = next((state for state in frontier if dfa.accepting[state]), None)
-        if end is not None:
-            word: list[int] = []
-            while end != dfa.start:
-                end, symbol = origin[end]
-                word.append(symbol)
-            return tuple(reversed(word))
-        following = []
-        for state in frontier:
-            for column, target in enumerate(dfa.next_state[state].tolist()):
-                if target not in visited and column in symbol_of:
-                    visited.add(target)
-                    origin[target] = (state, symbol_of[column])
-                    following.append(target)
-        frontier = following
-    return None

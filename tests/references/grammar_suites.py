@@ -130,11 +130,6 @@ def suite_rows(suite: str) -> tuple[SuiteRow, ...]:
     return tuple(SuiteRow(suite, **row) for row in _lines(suite)[1:])
 
 
-def source_of(suite: str) -> str:
-    """The source distribution of a suite, with its version."""
-    return str(_lines(suite)[0]["source"])
-
-
 def _lines(suite: str) -> list[dict[str, Any]]:
     content = lzma.decompress((_CASES / f"grammars_{suite}.jsonl.xz").read_bytes()).decode()
     return [json.loads(line) for line in content.split("\n") if line]
@@ -149,7 +144,7 @@ def markdown_table() -> str:
         rows = suite_rows(suite)
         count = collections.Counter(row.outcome for row in rows)
         texts = sum(len(row.accepted) + len(row.rejected) for row in rows)
-        cells = (source_of(suite), len(rows), texts, *(count[outcome] for outcome in outcomes))
+        cells = (_lines(suite)[0]["source"], len(rows), texts, *(count[outcome] for outcome in outcomes))
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 

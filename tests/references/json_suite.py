@@ -184,11 +184,6 @@ def markdown_table() -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Write the table to standard output."""
+if __name__ == "__main__":
     assert FULL, "the table is that of ABS_TESTS_FULL=1"
     print(markdown_table())
-
-
-if __name__ == "__main__":
-    main()

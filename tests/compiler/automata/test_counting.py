@@ -89,38 +89,12 @@ def test_keyword_automata_agree_with_counts_and_order_of_occurrence(
         assert dfa.accepts(symbols) == reference_keywords(names, bounds, ordered, trace), trace
 
 
-@pytest.mark.parametrize(
-    ("names", "ordered", "formula"), rows("automata", "keywords_with_minimum_one_equal_the_keywords_formula")
-)
-def test_keywords_with_minimum_one_equal_the_keywords_formula(names: str, ordered: bool, formula: str) -> None:
+@pytest.mark.parametrize(("names", "least", "ordered", "formula"), rows("automata", "keywords_equal_their_formula"))
+def test_keywords_equal_their_formula(names: str, least: list[int], ordered: bool, formula: str) -> None:
     letters = (*LETTERS[1:], frozenset({"nomatch"}), frozenset({"eos"}))
-    counts = keyword_counts_dfa(letters, guard(), names=tuple(names), bounds=[(1, None)] * 3, ordered=ordered)
+    bounds = [(count, None) for count in least]
+    counts = keyword_counts_dfa(letters, guard(), names=tuple(names), bounds=bounds, ordered=ordered)
     assert equivalent(counts, formula_to_dfa(parse_formula(formula, guard()), letters, guard()))
-
-
-def test_two_before_another_keyword_equals_the_nested_formula() -> None:
-    letters = (frozenset("a"), frozenset("b"), frozenset("ab"), frozenset({"nomatch"}))
-    counts = keyword_counts_dfa(letters, guard(), names=("a", "b"), bounds=[(2, None), (1, None)], ordered=True)
-    formula = parse_formula("(!a & !b) U (a & !b & X((!a & !b) U (a & X F b)))", guard())
-    assert equivalent(counts, formula_to_dfa(formula, letters, guard()))
-
-
-@pytest.mark.parametrize("ordered", [False, True])
-def test_the_empty_word_is_accepted_iff_every_minimum_is_zero(ordered: bool) -> None:
-    letters = [frozenset("a"), frozenset("b")]
-    assert keyword_counts_dfa(letters, guard(), names=("a", "b"), bounds=[(0, None), (0, 2)], ordered=ordered).accepts(
-        ()
-    )
-    assert not keyword_counts_dfa(
-        letters, guard(), names=("a", "b"), bounds=[(0, None), (1, 2)], ordered=ordered
-    ).accepts(())
-
-
-def test_a_keyword_that_no_letter_holds_makes_its_minimum_impossible() -> None:
-    assert is_empty(
-        keyword_counts_dfa(LETTERS, guard(), names=("a", "z"), bounds=[(1, None), (1, None)], ordered=False)
-    )
-    assert is_empty(keyword_counts_dfa(LETTERS, guard(), names=("a", "z"), bounds=[(1, None), (1, None)], ordered=True))
 
 
 def test_counts_too_large_for_a_machine_word_are_exact() -> None:

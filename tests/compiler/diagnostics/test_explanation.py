@@ -7,7 +7,6 @@ import itertools
 import json
 import random
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -88,15 +87,9 @@ def test_the_shortest_text_agrees_with_exhaustive_search() -> None:
     assert not any(satisfies(constraint.spec, text) for text in texts)
 
 
-def random_constraints() -> Iterator[Any]:
-    source = random.Random(3)
-    while True:
-        yield random_spec(source)
-
-
 def test_samples_of_random_constraints_satisfy_them() -> None:
-    sample_count = 0
-    for spec in itertools.islice(random_constraints(), 15):
+    draw, sample_count = random.Random(3), 0
+    for spec in [random_spec(draw) for _ in range(15)]:
         try:
             constraint = compile_spec(spec, BYTES)
         except (SpecUnsatisfiable, SpecUnspellable, LimitExceeded):
@@ -206,14 +199,6 @@ def test_a_sequence_of_labels_is_shown_as_its_labels() -> None:
     assert "a sequence of the 3 labels walk, run and sit still" in explanation.sentences[0]
     assert [letter.name for letter in explanation.letters] == labels
     assert isinstance(constraint.spec, LabelsSpec)
-
-
-def test_json_texts_that_are_shown_parse() -> None:
-    for seed in range(10):
-        for text in sentences_of(explain(compiled(FORMS["json_schema"][0]), seed)):
-            value = json.loads(text)
-            assert len(value.pop("name")) <= 12
-            assert value.pop("age", 0) >= 0 and not value
 
 
 def test_an_explanation_uses_the_callers_names() -> None:

@@ -11,7 +11,7 @@ import pytest
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.forms.infill import infill_node
 from compiler.limits import Limits, ResourceGuard
-from compiler.regex import Node, node_to_dfa
+from compiler.regex import node_to_dfa
 from tests.references.dfa import equivalent
 from tests.references.text import GAPS as NAMED_GAPS
 from tests.tables import rows, table
@@ -24,15 +24,11 @@ FRAGMENTS = (
 )
 
 
-def accepts(node: Node, limits: Limits | None = None) -> Any:
-    """A function that says whether a text matches the pattern."""
-    guard = ResourceGuard(limits or Limits())
-    dfa, parts = node_to_dfa(node, guard)
-    return lambda text: dfa.accepts(parts.word(text))
-
-
 def template(source: str) -> Any:
-    return accepts(infill_node(source, ResourceGuard(Limits())))
+    """A function that says whether a text fills the template."""
+    guard = ResourceGuard(Limits())
+    dfa, parts = node_to_dfa(infill_node(source, guard), guard)
+    return lambda text: dfa.accepts(parts.word(text))
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case["name"])

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
 import pytest
 from jsonschema import Draft202012Validator
 
@@ -16,18 +15,13 @@ from compiler.automata import CharDfa, is_empty, steps_to
 from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.json_schema import SchemaRules, schema_dfa, schema_texts
 from compiler.json_schema.fragments import Whitespace
-from compiler.lifting import TokenAutomaton, lift
+from compiler.lifting import lift
 from compiler.limits import Limits, ResourceGuard
-from compiler.pushdown import (
-    Configurations,
-    PushdownAutomaton,
-    PushdownMachine,
-    lift_to_tokens,
-    network_machine,
-)
+from compiler.pushdown import PushdownMachine, lift_to_tokens, network_machine
 from compiler.text import CharLeaf, to_text_automaton
 from compiler.vocab import Vocabulary, byte_vocabulary
 from tests.compiler.json_schema.test_random_schemas import embed, random_schema, random_text
+from tests.compiler.pushdown.test_tokens import check_same_distances, finished_text
 from tests.references.random_constraints import real_vocabulary
 from tests.servers.cluster import FULL
 from tests.tables import rows
@@ -85,17 +79,6 @@ def small_vocabulary() -> Vocabulary:
     return Vocabulary((*tokens, None), (len(tokens),))
 
 
-def finished_text(automaton: PushdownAutomaton, vocabulary: Vocabulary, draw: random.Random, slack: int) -> str:
-    """A random text within the least budget and some tokens more. All classes of tokens are equally likely."""
-    states = Configurations(automaton)
-    state, text, left = states.start, b"", automaton.min_tokens + slack
-    while not states.is_accepting(state):
-        token_class = draw.choice(np.flatnonzero(states.distances_after(state) < left).tolist())
-        token = draw.choice(np.flatnonzero(automaton.token_class == token_class).tolist())
-        state, text, left = states.advance(state, token), text + (vocabulary.tokens[token] or b""), left - 1
-    return text.decode()
-
-
 @pytest.mark.parametrize("seed", range(8))
 @pytest.mark.sample(1)
 def test_rules_have_the_texts_of_the_automaton(seed: int) -> None:
@@ -126,18 +109,6 @@ def check_same_texts(expected: CharDfa, machine: PushdownMachine, draw: random.R
     steps_to_end = steps_to(expected.dfa.next_state, expected.dfa.accepting)
     for _ in range(10):
         assert machine.accepts(random_text(draw, expected, steps_to_end).encode())
-
-
-def check_same_distances(automaton: PushdownAutomaton, explicit: TokenAutomaton, draw: random.Random) -> None:
-    """Both have the same distances after all tokens of a random text."""
-    states = Configurations(automaton)
-    state, at, left = states.start, explicit.start, automaton.min_tokens + draw.randint(0, 20)
-    assert states.distance_of(state) == explicit.distance[at]
-    while not states.is_accepting(state):
-        found = states.distances_after(state)[automaton.token_class]
-        assert np.array_equal(found, explicit.distance[explicit.successors(at)][explicit.token_class])
-        token, left = draw.choice(np.flatnonzero(found < left).tolist()), left - 1
-        state, at = states.advance(state, token), explicit.advance(at, token)
 
 
 @pytest.mark.parametrize("schema", SCHEMAS, ids=range(len(SCHEMAS)))

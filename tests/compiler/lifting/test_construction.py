@@ -121,23 +121,6 @@ def test_ids_of_equal_bytes_share_a_class() -> None:
     assert automaton.token_class[1] == automaton.token_class[3] != automaton.token_class[2]
 
 
-def test_distance_falls_by_at_most_one_a_token() -> None:
-    draw = random.Random(21)
-    checked = 0
-    while checked < 20:
-        try:
-            automaton = compile_spec(random_spec(draw), byte_vocabulary()).tokens
-        except SpecError:
-            continue
-        for state in draw.sample(range(automaton.states), min(50, automaton.states)):
-            distances = automaton.distance[automaton.successors(state)]
-            if automaton.distance[state] not in (0, UNREACHABLE):
-                assert distances.min() == automaton.distance[state] - 1
-            elif automaton.distance[state] == UNREACHABLE:
-                assert distances.min() == UNREACHABLE
-        checked += 1
-
-
 def test_hashes_that_collide_do_not_merge_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     spec = RegexSpec("(?:ab|ba|é)*")
     honest = compile_spec(spec, byte_vocabulary()).tokens
@@ -209,10 +192,6 @@ def test_a_walk_whose_tables_outgrow_the_limit_is_refused() -> None:
         )
 
 
-def small_automaton() -> TokenAutomaton:
-    return from_table(np.array([0, 1]), np.array([[0, 0]]), np.array([True]), 0, eos_ids=(1,))
-
-
 def test_a_column_that_no_id_reads_shortens_no_distance() -> None:
     table = np.array([[0, 1], [1, 1]])
     assert from_table(np.array([0, 1, 0]), table, np.array([False, True]), 0, eos_ids=(2,)).min_tokens == 2
@@ -238,7 +217,7 @@ def test_a_column_that_no_id_reads_shortens_no_distance() -> None:
     ],
 )
 def test_an_inconsistent_automaton_cannot_be_constructed(field: str, value: object) -> None:
-    automaton = small_automaton()
+    automaton = from_table(np.array([0, 1]), np.array([[0, 0]]), np.array([True]), 0, eos_ids=(1,))
     fields = {name: getattr(automaton, name) for name in TokenAutomaton.__slots__}
     TokenAutomaton(**fields)
     with pytest.raises(ValueError, match=r"index|state|distance|eos|\["):

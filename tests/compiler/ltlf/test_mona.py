@@ -13,7 +13,7 @@ import pytest
 from compiler.automata import Dfa
 from compiler.errors import CompileCancelled, EngineFailure, LimitExceeded
 from compiler.limits import Limits, ResourceGuard
-from compiler.ltlf import LtlfFormula, formula_to_dfa, formula_to_dfa_mona, mona, require_ltlf2dfa
+from compiler.ltlf import LtlfFormula, formula_to_dfa, formula_to_dfa_mona, mona
 from compiler.ltlf.mona import run_mona
 from compiler.ltlf.mona_program import ltlf2dfa_program, ltlf2dfa_text, program_operators
 from tests.compiler.ltlf.test_progression import parse
@@ -107,13 +107,6 @@ def test_the_operator_estimate_bounds_the_program_size() -> None:
     for case in suite():
         formula = parse(case.source)
         assert len(ltlf2dfa_program(formula)) <= 160 * program_operators(formula), case.source
-
-
-def test_a_missing_package_error_names_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    require_ltlf2dfa.cache_clear()
-    monkeypatch.setitem(sys.modules, "ltlf2dfa.base", None)
-    with pytest.raises(EngineFailure, match=r"pip install 'abs-server\[compile\]'"):
-        ltlf2dfa_program(parse("a"))
 
 
 # --- the program ----------------------------------------------------------------------------------------------------

@@ -159,15 +159,21 @@ def test_states_after_a_prompt_are_those_of_one_automaton() -> None:
         assert start.at_least <= least <= (start.min_tokens or UNREACHABLE), (seed, text, pair.spec)
 
 
-def test_a_search_for_the_least_budget_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    pair, _ = random_pair(70_000)
-    tokens, expanded, original = pair.tokens, [0], ProductSpace.class_bounds
+def count_expansions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """A list whose only number counts the expanded states."""
+    expanded, original = [0], ProductSpace.class_bounds
 
     def counting(space: ProductSpace, state: Sequence[int]) -> tuple[np.ndarray, np.ndarray]:
         expanded[0] += 1
         return original(space, state)
 
     monkeypatch.setattr(ProductSpace, "class_bounds", counting)
+    return expanded
+
+
+def test_a_search_for_the_least_budget_can_be_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
+    pair, _ = random_pair(70_000)
+    tokens, expanded = pair.tokens, count_expansions(monkeypatch)
     prefix = read_prefix(pair.product.text, tokens, "")
     assert isinstance(prefix.start, ProductStart) and expanded[0] == 0
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from compiler.lifting import UNREACHABLE
-from compiler.limits import DEFAULT_LIMITS, ResourceGuard
 from compiler.pushdown import (
     ACCEPTED,
     BOTTOM,
@@ -27,14 +26,11 @@ from compiler.pushdown import (
 from compiler.regex import Concat, literal_node
 from compiler.vocab import Vocabulary
 from tests.compiler.pushdown.grammars import GRAMMARS
+from tests.compiler.pushdown.test_tokens import guard
 from tests.references.pushdown import explicit_distances, toy_vocabulary
 from tests.servers.cluster import FULL
 
 QUICK = [name for name in GRAMMARS if name not in ("json", "tree", "sql")]  # the others take seconds: tests/long
-
-
-def guard() -> ResourceGuard:
-    return ResourceGuard(DEFAULT_LIMITS)
 
 
 def compared(machine: PushdownMachine, vocabulary: Vocabulary, heights: tuple[int, int]) -> tuple[int, list[object]]:

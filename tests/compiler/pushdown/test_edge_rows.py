@@ -11,23 +11,12 @@ import pytest
 from compiler.automata import everything
 from compiler.lifting import UNREACHABLE
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
-from compiler.pipeline import compile_spec
-from compiler.pushdown import (
-    Configurations,
-    Grammar,
-    PushdownAutomaton,
-    PushdownTables,
-    build_machine,
-    call,
-    lift_to_tokens,
-)
+from compiler.pushdown import Configurations, Grammar, PushdownTables, build_machine, call, lift_to_tokens
 from compiler.pushdown.edge_rows import EdgeRows, beside, edge_rows
 from compiler.pushdown.saturation import _slot_costs
 from compiler.regex import Alternation, Chars, Concat, Repeat, literal_node
-from compiler.spec import spec_from_json
 from compiler.vocab import Vocabulary
-from tests.compiler.pushdown.test_lift import KEY_VOCABULARY
-from tests.compiler.pushdown.test_storage import CONSTRAINTS
+from tests.compiler.pushdown.test_storage import CONSTRAINTS, compiled
 
 STATES, CLASSES = 12, 9
 
@@ -99,9 +88,9 @@ def test_groups_beside_each_other_have_the_edges_of_all() -> None:
 
 def tables_with_bases() -> PushdownTables:
     schema = {"type": "object", "properties": {"name": {"type": "integer"}, "nest": {"type": "object"}}}
-    tokens = compile_spec(spec_from_json({"json_schema": schema}), KEY_VOCABULARY).tokens
-    assert isinstance(tokens, PushdownAutomaton) and (tokens.tables.base != np.arange(tokens.states)).any()
-    return tokens.tables
+    tables = compiled({"json_schema": schema}).tables
+    assert (tables.base != np.arange(tables.states)).any()
+    return tables
 
 
 @pytest.mark.parametrize("costs", ["one", "drawn", "few different"])
@@ -137,8 +126,8 @@ def test_distances_by_class_are_those_of_successors(
 ) -> None:
     for name, most in limits.items():
         monkeypatch.setattr(f"compiler.pushdown.stack_vectors.{name}", most)
-    tokens = compile_spec(spec_from_json(constraint), KEY_VOCABULARY).tokens
-    assert isinstance(tokens, PushdownAutomaton) and (tokens.tables.base != np.arange(tokens.states)).any()
+    tokens = compiled(constraint)
+    assert (tokens.tables.base != np.arange(tokens.states)).any()
     draw, states = random.Random(7), Configurations(tokens)
     for _ in range(20):
         state = states.start

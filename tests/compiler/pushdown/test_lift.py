@@ -30,7 +30,8 @@ from compiler.pushdown.near_states import UNLIKE_DEAD, near_states
 from compiler.regex import pattern_dfa
 from compiler.vocab import Vocabulary
 from tests.compiler.pushdown.grammars import GRAMMARS, GrammarCase
-from tests.compiler.pushdown.test_distances import compared, guard
+from tests.compiler.pushdown.test_distances import compared
+from tests.compiler.pushdown.test_tokens import guard
 from tests.references.context_free import derives, mutated, random_text
 from tests.references.pushdown import toy_vocabulary
 from tests.references.pushdown_lift import ByteReader, Exit, Landing, lifted

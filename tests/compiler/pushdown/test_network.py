@@ -206,18 +206,6 @@ def test_long_chains_of_rules_are_followed_or_refused_by_name() -> None:
         machine_of(chain_of_rules(1_500), inline=0)
 
 
-def test_machines_check_their_tables() -> None:
-    machine = machine_of(GRAMMARS["brackets"].grammar)
-    fields = {name: getattr(machine, name) for name in machine.__slots__}
-    for name, value in (
-        ("action", machine.action + 100), ("resume", machine.resume + 100), ("code", machine.code - 1),
-        ("start", 10**6), ("pop", machine.pop[:, 1:]), ("rules", ()), ("byte_class", machine.byte_class[1:]),
-        ("choices", ((((99,), 0),),)),
-    ):  # fmt: skip
-        with pytest.raises(ValueError):
-            PushdownMachine(**{**fields, name: value})
-
-
 def test_terminals_end_where_nothing_makes_them_longer() -> None:
     grammar = grammar_of(s=r"(?:<a>|<b>|<c>|[bé\n])*", a="[a-cè]+", b=r"[0-9]+(?:\.[0-9]+)?", c="#[^\n]*")
     terminals, draw, accepted = replace(grammar, terminals=frozenset({1, 2, 3})), random.Random(5), 0

@@ -123,7 +123,9 @@ def test_damaged_machines_are_refused() -> None:
     machine = build_machine(GRAMMARS["json"].grammar, ResourceGuard(DEFAULT_LIMITS))
     values = damaged_machine(machine)
     assert set(values) == {field.name for field in fields(PushdownMachine)} - {"marks"}  # any names may stand there
-    for name, value in values.items():
+    more = {"action": machine.action + 100, "resume": machine.resume + 100, "code": machine.code - 1, "rules": (),
+            "pop": machine.pop[:, 1:], "choices": ((((99,), 0),),)}  # fmt: skip
+    for name, value in (*values.items(), *more.items()):
         with pytest.raises(ValueError):
             replace(machine, **{name: value})
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from compiler.automata import DEAD, NO_END, CharTransducer, Dfa, live_states, to_byte_transducer
+from compiler.automata import CharDfa
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
 from compiler.pushdown import (
@@ -18,25 +18,26 @@ from compiler.pushdown import (
     MEMBERS_MAX,
     Configurations,
     Grammar,
+    PushdownAutomaton,
     PushdownMachine,
     build_machine,
     call,
     lift_to_tokens,
 )
 from compiler.regex import Alternation, Chars, Concat, Node, Repeat, parse_pattern, pattern_dfa
+from compiler.text import CharLeaf, to_text_automaton
 from compiler.vocab import Vocabulary
 from tests.compiler.pushdown.grammars import GRAMMARS, NUMBER, STRING, GrammarCase
 from tests.references.context_free import derives
 from tests.references.pushdown import toy_vocabulary
 from tests.references.random_constraints import real_vocabulary
 
-GPT2 = ("gpt2", 50_257, 50_256)
 TEXT_MAX = 120  # characters up to which the slow reference reads a text
 
 
 @pytest.fixture(scope="module")
 def gpt2(shared: Path) -> Vocabulary:
-    vocabulary = real_vocabulary(*GPT2)
+    vocabulary = real_vocabulary("gpt2", 50_257, 50_256)
     assert vocabulary is not None
     return vocabulary
 
@@ -67,6 +68,17 @@ def random_walk(machine: PushdownMachine, vocabulary: Vocabulary, draw: random.R
         assert states.distance_of(state) == distances[token_class[chosen]]
     assert left >= 0
     return text
+
+
+def finished_text(automaton: PushdownAutomaton, vocabulary: Vocabulary, draw: random.Random, slack: int) -> str:
+    """A random text within the least budget and some tokens more. All classes of tokens are equally likely."""
+    states = Configurations(automaton)
+    state, text, left = states.start, b"", automaton.min_tokens + slack
+    while not states.is_accepting(state):
+        token_class = draw.choice(np.flatnonzero(states.distances_after(state) < left).tolist())
+        token = draw.choice(np.flatnonzero(automaton.token_class == token_class).tolist())
+        state, text, left = states.advance(state, token), text + (vocabulary.tokens[token] or b""), left - 1
+    return text.decode()
 
 
 def some(ids: Sequence[int], draw: random.Random) -> list[int]:
@@ -121,33 +133,43 @@ def test_walks_over_small_vocabularies_are_exact(case: GrammarCase) -> None:
 
 def explicit_automaton(pattern: str, vocabulary: Vocabulary) -> TokenAutomaton:
     """The explicit automaton of exactly the texts of a pattern."""
-    dfa, parts = pattern_dfa(pattern, guard())
-    alive = live_states(dfa)
-    number = np.where(alive, np.cumsum(alive), DEAD)
-    rows = number[dfa.next_state[alive]][:, dfa.symbol_class]
-    table = np.concatenate([[[DEAD] * dfa.symbols], rows]).astype(np.int32)
-    final = np.where(np.append(False, dfa.accepting[alive]), 0, NO_END).astype(np.int32)
-    chars = CharTransducer(
-        next_state=table, output=np.zeros_like(table), final_output=final, outputs=((),), minterms=parts
-    )
-    letters = Dfa(np.zeros(0, dtype=np.int32), np.zeros((1, 0), dtype=np.int32), np.ones(1, dtype=bool))
-    return lift(to_byte_transducer(chars, int(number[dfa.start]), guard()), letters, vocabulary, guard())
+    text = to_text_automaton(CharLeaf(CharDfa(*pattern_dfa(pattern, guard())), None), guard())
+    return lift(text.transducer, text.letters, vocabulary, guard())
+
+
+def check_same_distances(automaton: PushdownAutomaton, explicit: TokenAutomaton, draw: random.Random) -> None:
+    """Both have the same distances after all tokens of a random text."""
+    states = Configurations(automaton)
+    state, at, left = states.start, explicit.start, automaton.min_tokens + draw.randint(0, 20)
+    while not states.is_accepting(state):
+        assert states.distance_of(state) == explicit.distance[at]
+        found = states.distances_after(state)[automaton.token_class]
+        assert np.array_equal(found, explicit.distance[explicit.successors(at)][explicit.token_class])
+        token, left = draw.choice(np.flatnonzero(found < left).tolist()), left - 1
+        state, at = states.advance(state, token), explicit.advance(at, token)
 
 
 @pytest.mark.parametrize("pattern", [STRING, NUMBER, "(?:[a-c]é?)*(?:dog|日)", "[a-z]+(?: [a-z]+){2,5}"])
 def test_regular_grammars_have_the_distances_of_explicit_automata(pattern: str, gpt2: Vocabulary) -> None:
-    explicit = explicit_automaton(pattern, gpt2)
     grammar = Grammar(("s",), (parse_pattern(pattern, guard()),))
-    states = Configurations(lift_to_tokens(build_machine(grammar, guard()), gpt2, guard()))
-    draw, at, state = random.Random(3), explicit.start, states.start
-    for _ in range(12):
-        assert states.distance_of(state) == explicit.distance[at]
-        expected = explicit.distance[explicit.successors(at)][explicit.token_class]
-        found = states.distances_after(state)[states.tables.token_class]
+    automaton = lift_to_tokens(build_machine(grammar, guard()), gpt2, guard())
+    check_same_distances(automaton, explicit_automaton(pattern, gpt2), random.Random(3))
+
+
+def assert_same_steps(machines: Sequence[PushdownMachine], vocabulary: Vocabulary, draw: random.Random) -> None:
+    """Both machines have the same distances along a random beginning."""
+    one, other = (Configurations(lift_to_tokens(machine, vocabulary, guard())) for machine in machines)
+    here, there = one.start, other.start
+    for _ in range(15):
+        found, expected = (
+            states.distances_after(state)[states.tables.token_class] for states, state in ((one, here), (other, there))
+        )
         assert np.array_equal(found, expected)
-        token = draw.choice(np.flatnonzero(expected < UNREACHABLE).tolist())
-        at = explicit.advance(at, token)
-        state = states.advance(state, token)
+        allowed = np.flatnonzero((found < UNREACHABLE) & (found > 0)).tolist()
+        if not allowed:
+            break
+        token = draw.choice(allowed)
+        here, there = one.advance(here, token), other.advance(there, token)
 
 
 def test_calls_instead_of_copies_change_no_distance(gpt2: Vocabulary) -> None:
@@ -155,17 +177,7 @@ def test_calls_instead_of_copies_change_no_distance(gpt2: Vocabulary) -> None:
         grammar, draw = GRAMMARS[name].grammar, random.Random(name)
         machines = [build_machine(grammar, guard(), inline_growth_max=most) for most in (2_000, 0)]
         assert len(machines[0].rules) < len(machines[1].rules)
-        one, other = (Configurations(lift_to_tokens(machine, gpt2, guard())) for machine in machines)
-        here, there = one.start, other.start
-        for _ in range(15):
-            found, expected = (
-                states.distances_after(state)[states.tables.token_class]
-                for states, state in ((one, here), (other, there))
-            )
-            assert np.array_equal(found, expected)
-            token = draw.choice(np.flatnonzero((found < UNREACHABLE) & (found > 0)).tolist())
-            here = one.advance(here, token)
-            there = other.advance(there, token)
+        assert_same_steps(machines, gpt2, draw)
 
 
 def split(grammar: Grammar) -> Grammar:
@@ -199,20 +211,7 @@ def test_components_split_into_rules_change_no_distance(name: str) -> None:
     machines = [build_machine(grammar, guard(), inline_growth_max=0) for grammar in grammars]
     assert len(machines[0].rules) < len(machines[1].rules)
     for _ in range(2):
-        vocabulary = toy_vocabulary(case, draw)
-        one, other = (Configurations(lift_to_tokens(machine, vocabulary, guard())) for machine in machines)
-        here, there = one.start, other.start
-        for _ in range(12):
-            found, expected = (
-                states.distances_after(state)[states.tables.token_class]
-                for states, state in ((one, here), (other, there))
-            )
-            assert np.array_equal(found, expected)
-            allowed = np.flatnonzero((found < UNREACHABLE) & (found > 0)).tolist()
-            if not allowed:
-                break
-            token = draw.choice(allowed)
-            here, there = one.advance(here, token), other.advance(there, token)
+        assert_same_steps(machines, toy_vocabulary(case, draw), draw)
 
 
 def test_states_after_the_end_take_only_eos() -> None:

@@ -11,13 +11,15 @@ from functools import cache, reduce
 import pytest
 
 from compiler.automata import CharDfa
-from compiler.errors import LimitExceeded, SpecUnsatisfiable
+from compiler.errors import SpecUnsatisfiable
 from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec, compile_text
 from compiler.regex import pattern_dfa
 from compiler.spec import RegexSpec, spec_from_json
 from compiler.text import check_text
 from compiler.vocab import Vocabulary
+from tests.compiler.regex.test_glushkov import compare
+from tests.compiler.regex.test_lookaround import TEXTS as LINES
 from tests.tables import rows
 
 ATOMIC = re.compile(r"\(\?>|[*+?}]\+")
@@ -26,7 +28,6 @@ CONDITIONS = ("^", "$", r"\b", r"\B", r"\Z", "(?m:^)", "(?m:$)", r"\n")
 REPEATS = ("*", "+", "?", "{2}", "{1,2}", "{0,2}", "{2,}", "{1,3}")
 SHORT_REPEATS = ("*", "*?", "??", "{2}", "{0,2}?", "{2,}", "*+", "++", "?+", "{1,2}+", "{2,}+")
 TEXTS = ["".join(chars) for length in range(6) for chars in itertools.product("abc", repeat=length)]
-LINES = ["".join(chars) for length in range(6) for chars in itertools.product("ab\n-", repeat=length)]
 TOKENS = Vocabulary((None, b"a", b"b", b"c", b"ab", b"ca", b"aab", b"\n"), (0,))
 
 
@@ -72,13 +73,6 @@ def short_patterns(size: int) -> list[str]:
     return patterns
 
 
-def assert_verdicts(pattern: str, texts: list[str]) -> None:
-    dfa, parts = pattern_dfa(pattern, ResourceGuard(Limits()))
-    reference = re.compile(pattern)
-    for text in texts:
-        assert dfa.accepts(parts.word(text)) == bool(reference.fullmatch(text)), (pattern, text)
-
-
 @pytest.mark.parametrize("behind", ["", "b", "a?"])
 @pytest.mark.sample(2)
 def test_all_short_patterns_accept_what_fullmatch_accepts(behind: str) -> None:
@@ -86,7 +80,7 @@ def test_all_short_patterns_accept_what_fullmatch_accepts(behind: str) -> None:
     patterns = [pattern for size in (1, 2, 3) for pattern in short_patterns(size) if ATOMIC.search(pattern)]
     assert len(patterns) > 300
     for pattern in patterns:
-        assert_verdicts(pattern + behind, texts)
+        compare(pattern + behind, texts)
 
 
 @pytest.mark.parametrize("conditions", [False, True])
@@ -96,7 +90,7 @@ def test_random_patterns_accept_what_fullmatch_accepts(seed: int, conditions: bo
     rng = random.Random(700 + seed)
     for _ in range(120):
         pattern = random_pattern(rng, rng.choice((3, 4)), conditions)
-        assert_verdicts(pattern, rng.sample(LINES if conditions else TEXTS, 100))
+        compare(pattern, rng.sample(LINES if conditions else TEXTS, 100))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -159,17 +153,3 @@ def test_copies_of_a_group_share_their_look_aheads() -> None:
     limits = Limits(nfa_positions_max=2_600)
     dfa = CharDfa(*pattern_dfa("(?:(?>ab|a)c){1,800}", ResourceGuard(limits)))
     assert dfa.accepts("abc" * 800) and not dfa.accepts("ab") and not dfa.accepts("ac" * 801)
-
-
-@pytest.mark.parametrize(
-    ("pattern", "limit", "cap"),
-    [
-        ("(?>(?:a{1000}|b){1000})b", "nfa_positions_max", 10_000),
-        ("(?>[ab]*a[ab]{20})c", "dfa_states_max", 1_000),
-        ("(?>(?:a?){500})b", "table_bytes_max", 20_000),
-        (f"(?>{'|'.join(f'(?=.*{chr(0x4E00 + number)})a' for number in range(12))}|b+)", "dfa_states_max", 1_000),
-    ],
-)
-def test_a_group_that_outgrows_a_limit_names_it(pattern: str, limit: str, cap: int) -> None:
-    with pytest.raises(LimitExceeded, check=lambda error: error.limit == limit):
-        pattern_dfa(pattern, ResourceGuard(Limits(**{limit: cap})))

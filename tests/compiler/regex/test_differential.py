@@ -66,25 +66,15 @@ def assert_same_language(node: Node, what: object) -> None:
     assert left.states == right.states and equivalent(left, right), what
 
 
-@pytest.mark.parametrize("pattern", [*TEXTBOOK, *ANCHORED])
+QUICK = [case["pattern"] for case in TABLE if FULL or case["name"] != "a JSON object"]  # FAdo takes seconds for it
+PAIRED = [
+    pattern for group in GROUPS if group["name"] not in REFUSED for pattern in group["patterns"][:: 1 if FULL else 3]
+]
+
+
+@pytest.mark.parametrize("pattern", [*TEXTBOOK, *ANCHORED, *QUICK, *PAIRED])
 def test_fado_gives_the_same_language(pattern: str) -> None:
     assert_same_language(tree(pattern), pattern)
-
-
-QUICK = [case for case in TABLE if FULL or case["name"] != "a JSON object"]  # FAdo takes seconds for it
-
-
-@pytest.mark.parametrize("case", QUICK, ids=lambda case: case["name"])
-def test_fado_gives_the_same_language_on_the_table_of_patterns(case: dict[str, str]) -> None:
-    assert_same_language(tree(case["pattern"]), case["pattern"])
-
-
-@pytest.mark.parametrize(
-    "group", [group for group in GROUPS if group["name"] not in REFUSED], ids=lambda group: group["name"]
-)
-def test_fado_gives_the_same_language_on_the_table_of_pairs(group: dict[str, list[str]]) -> None:
-    for pattern in group["patterns"][:: 1 if FULL else 3]:
-        assert_same_language(tree(pattern), pattern)
 
 
 @pytest.mark.parametrize(("pattern", "construct"), rows("regex", "fado_refuses_a_construct_by_name"))

@@ -15,7 +15,7 @@ import pytest
 
 from compiler.codec import decode, encode
 from compiler.engines import NATIVE
-from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsatisfiable, SpecUnsupported
+from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.forms import constraint_tree
 from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_spec, compile_text
@@ -127,12 +127,6 @@ def test_an_error_inside_a_combination_names_its_path(constraint: dict[str, Any]
 def test_a_refused_construct_inside_a_combination_names_its_path(part: Any, field: str, construct: str) -> None:
     with pytest.raises(SpecUnsupported, check=lambda error: (error.field, error.construct) == (field, construct)):
         compile_text(spec_from_json({"all": [A, {"not": part}]}))
-
-
-@pytest.mark.parametrize("parts", [[A, {"not": A}], [A, {"max_chars": 0}], [{"regex": "b+"}, {"regex": "a+"}]])
-def test_parts_that_contradict_one_another_are_unsatisfiable(parts: list[dict[str, Any]]) -> None:
-    with pytest.raises(SpecUnsatisfiable):
-        compile_spec(spec_from_json({"all": parts}), byte_vocabulary())
 
 
 PARTS: dict[str, Any] = {"all": [{"regex": f"a{number}|b"} for number in range(300)]}

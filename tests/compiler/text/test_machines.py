@@ -7,19 +7,18 @@ import json
 import random
 from typing import Any
 
-import numpy as np
 import pytest
 
-from compiler.artifact import CompiledConstraint
 from compiler.codec import decode, encode
 from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnsupported
 from compiler.limits import Limits
 from compiler.pipeline import compile_spec, compile_text
 from compiler.products import LazyProduct
-from compiler.pushdown import Configurations, PushdownAutomaton
+from compiler.pushdown import PushdownAutomaton
 from compiler.spec import spec_from_json
 from compiler.text import ProductText, PushdownText, TextAutomaton, answer_text, check_text
 from compiler.vocab import Vocabulary, byte_vocabulary
+from tests.compiler.pushdown.test_tokens import finished_text
 from tests.references.random_constraints import real_vocabulary
 from tests.references.text import satisfies
 from tests.tables import rows, table
@@ -97,19 +96,6 @@ def spelled(text: str) -> int:
     return steps[-1]
 
 
-def answers(compiled: CompiledConstraint, vocabulary: Vocabulary, draw: random.Random, slack: int) -> str:
-    """A random answer within the least budget and some tokens more."""
-    assert isinstance(compiled.tokens, PushdownAutomaton)
-    states = Configurations(compiled.tokens)
-    state, raw, left = states.start, b"", compiled.tokens.min_tokens + slack
-    while not states.is_accepting(state):
-        classes = np.flatnonzero(states.distances_after(state) < left)
-        token = int(draw.choice(np.flatnonzero(np.isin(compiled.tokens.token_class, classes)).tolist()))
-        state, raw, left = states.advance(state, token), raw + (vocabulary.tokens[token] or b""), left - 1
-    assert left >= 0
-    return answer_text(compiled.text, raw.decode())
-
-
 @pytest.mark.parametrize("name", JSON)
 @pytest.mark.sample(4)
 def test_answers_satisfy_all_parts_of_combinations_with_json(name: str) -> None:
@@ -117,10 +103,11 @@ def test_answers_satisfy_all_parts_of_combinations_with_json(name: str) -> None:
     spec = spec_from_json(constraint)
     vocabulary = real_vocabulary("gpt2", 50_257, 50_256) or byte_vocabulary()
     compiled = compile_spec(spec, vocabulary)
+    assert isinstance(compiled.tokens, PushdownAutomaton)
     assert check_text(compiled.text, json.dumps(value)).satisfied
     draw = random.Random(name)
     for slack in (0, 0, 0, 1, 2, 4, 8, 16, 32):
-        text = answers(compiled, vocabulary, draw, slack)
+        text = answer_text(compiled.text, finished_text(compiled.tokens, vocabulary, draw, slack))
         assert satisfies(spec, text), text
         assert check_text(compiled.text, text).satisfied
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import explain
 from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnspellable, SpecUnsupported
 from compiler.grammars import SYNTAXES, read_grammar
@@ -160,17 +159,13 @@ def test_labels_and_schemas_hold_no_grammar() -> None:
         assert (caught.value.field, caught.value.construct) == (path, "grammar in labels or a schema")
 
 
-def examples(compiled: CompiledConstraint) -> list[str]:
-    explanation = explain(compiled)
-    assert explanation.shortest is not None and not explanation.states and not explanation.letters
-    return [explanation.shortest, *explanation.samples]
-
-
 @pytest.mark.parametrize("spec", ALPHABETS, ids=lambda spec: spec.text)
 def test_an_explanation_shows_texts_of_the_grammar(spec: GrammarSpec) -> None:
     grammar = read_grammar(spec.text, spec.syntax, ResourceGuard(DEFAULT_LIMITS)).grammar
     compiled = compile_spec(spec, byte_vocabulary())
-    texts = examples(compiled)
+    explanation = explain(compiled)
+    assert explanation.shortest is not None and not explanation.states and not explanation.letters
+    texts = [explanation.shortest, *explanation.samples]
     assert len(set(texts)) > 2 and all(derives(grammar, each) for each in texts)
     assert min(map(len, texts)) == len(texts[0]) == compiled.tokens.min_tokens - 1
 

@@ -27,7 +27,15 @@ from decoding.options import SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, search_of
-from tests.decoding.engine.test_engine import PLENTY, VOCABULARY, Order, _generate, _long, _wait_for
+from tests.decoding.engine.test_engine import (
+    PLENTY,
+    VOCABULARY,
+    Order,
+    _begin_together,
+    _generate,
+    _long,
+    _wait_for,
+)
 from tests.fake_models import HashModel, PrefixSession
 
 CHUNK = 4
@@ -96,11 +104,8 @@ def test_narrow_generations_step_while_a_wide_one_waits() -> None:
     model, wide = ChunkedModel(), _with_prompt(_long(beams=8, max_tokens=20), 1)
     narrow = [_with_prompt(_long(beams=1, max_tokens=30), tokens) for tokens in (2, 3)]
     with Engine(model, PLENTY) as engine, ThreadPoolExecutor(3) as callers:
-        answers = [callers.submit(_generate, engine, order) for order in (wide, *narrow)]
-        _wait_for(lambda: engine.generations == 3)
-        model.may_step.set()
-        for answer, order in zip(answers, (wide, *narrow), strict=True):
-            assert answer.result() == order.alone()
+        answers = _begin_together(callers, engine, model.may_step, [wide, *narrow])
+        assert [answer.result() for answer in answers] == [order.alone() for order in (wide, *narrow)]
     steps = [prompts for kind, prompts in model.log if kind == "step"]
     together = [prompts for prompts in steps if narrow[0].prompt in prompts]
     assert all(narrow[1].prompt in prompts for prompts in together[1:-1])
@@ -111,11 +116,8 @@ def test_narrow_generations_step_while_a_wide_one_waits() -> None:
 def test_generations_of_one_width_share_every_step() -> None:
     model, wide = ChunkedModel(), [_with_prompt(_long(beams=8, max_tokens=20), tokens) for tokens in (2, 3)]
     with Engine(model, PLENTY) as engine, ThreadPoolExecutor(2) as callers:
-        answers = [callers.submit(_generate, engine, order) for order in wide]
-        _wait_for(lambda: engine.generations == 2)
-        model.may_step.set()
-        for answer, order in zip(answers, wide, strict=True):
-            assert answer.result() == order.alone()
+        answers = _begin_together(callers, engine, model.may_step, wide)
+        assert [answer.result() for answer in answers] == [order.alone() for order in wide]
     steps = [prompts for kind, prompts in model.log if kind == "step"]
     assert sum(len(prompts) == 2 for prompts in steps) >= 0.7 * len(steps)
 
@@ -156,9 +158,8 @@ def test_recording_top_tokens_changes_no_other_result(
         if event.top_tokens:
             choice_count += 1
             rows = list(dict.fromkeys(expected.tokens for expected in event.top_tokens))
-            parents = [
-                tokens[: len(live_rows[0])] for tokens in rows
-            ]  # within a stretch some may have been dropped since
+            # Within a stretch some rows may have been dropped since.
+            parents = [tokens[: len(live_rows[0])] for tokens in rows]
             assert list(dict.fromkeys(parents)) == list(dict.fromkeys(live_rows[:ROWS_RECORDED]))
             for tokens in rows:
                 best = model.log_probs(PROMPT + tokens).topk(COUNT)
@@ -169,8 +170,7 @@ def test_recording_top_tokens_changes_no_other_result(
                 ][:COUNT]
                 assert step_events == list(zip(best.indices.tolist(), best.values.tolist(), strict=True))
             live_rows = [row.tokens for row in event.rows if not row.finished]
-    assert (
-        choice_count == len(result[1])
-        if spec is not TEMPLATE or kind != "banked"
-        else 0 < choice_count < len(result[1])
-    )
+    if spec is TEMPLATE and kind == "banked":
+        assert 0 < choice_count < len(result[1])
+    else:
+        assert choice_count == len(result[1])

@@ -31,10 +31,14 @@ MODELS: dict[str, Callable[[], PreTrainedModel]] = {
 }  # fmt: skip
 
 
-def _with_adapters(make: Callable[[], PreTrainedModel], folder: Path, *names: str) -> HuggingFaceModel:
+def _with_adapters(
+    make: Callable[[], PreTrainedModel], folder: Path, *names: str, **options: Any
+) -> HuggingFaceModel:
     """A model with adapters of these names, each of them random."""
     bare = make()
-    folders = {name: str(write_adapter(folder / name, bare, seed=number)) for number, name in enumerate(names)}
+    folders = {
+        name: str(write_adapter(folder / name, bare, seed=number, **options)) for number, name in enumerate(names)
+    }
     model = HuggingFaceModel(bare)
     model.add_adapters(folders)
     return model
@@ -58,11 +62,9 @@ def test_an_adapter_gives_the_log_probs_of_the_merged_model(name: str, tmp_path:
     merge(merged, tmp_path / "a")
     prompt = list(range(1, 9))
     results, without = _log_probs(model.with_adapter("a"), prompt), _log_probs(model, prompt)
-    for result, expected in zip(results, _log_probs(HuggingFaceModel(merged), prompt), strict=True):
-        torch.testing.assert_close(result, expected, atol=NATS, rtol=0)
+    torch.testing.assert_close(results, _log_probs(HuggingFaceModel(merged), prompt), atol=NATS, rtol=0)
     assert not torch.allclose(results[0], without[0], atol=100 * NATS)
-    for result, expected in zip(without, _log_probs(bare, prompt), strict=True):
-        assert torch.equal(result, expected)
+    torch.testing.assert_close(without, _log_probs(bare, prompt), atol=0, rtol=0)
 
 
 @pytest.mark.parametrize("name", ["llama, wide", *SHARED, "stablelm, options lost on the way"])
@@ -77,10 +79,8 @@ def test_generations_with_different_adapters_share_steps_with_the_same_bits(name
         for results, scores in zip(together, model.step(feeds), strict=True):
             results += [scores.log_probs, scores.token_log_probs]
     for (adapter, prompt), results in zip(generations, together, strict=True):
-        for result, expected in zip(results, _log_probs(model.with_adapter(adapter), prompt)[1:-1], strict=True):
-            if model.rows_independent:
-                assert torch.equal(result, expected)
-            torch.testing.assert_close(result, expected, atol=NATS, rtol=0)
+        expected = _log_probs(model.with_adapter(adapter), prompt)[1:-1]
+        torch.testing.assert_close(results, expected, atol=0 if model.rows_independent else NATS, rtol=0)
 
 
 def test_the_prompt_cache_keeps_adapters_apart(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -91,9 +91,8 @@ def test_the_prompt_cache_keeps_adapters_apart(monkeypatch: pytest.MonkeyPatch, 
     prompt = list(range(1, 14))
     for _ in range(2):
         for adapter in ("", "a", "b"):
-            results = _log_probs(cached.with_adapter(adapter), prompt)
-            for result, expected in zip(results, _log_probs(uncached.with_adapter(adapter), prompt), strict=True):
-                assert torch.equal(result, expected)
+            results, expected = (_log_probs(each.with_adapter(adapter), prompt) for each in (cached, uncached))
+            torch.testing.assert_close(results, expected, atol=0, rtol=0)
     assert sum(found) == len(found) / 2  # all chunks of the second round
 
 
@@ -106,14 +105,10 @@ def test_the_prompt_cache_keeps_adapters_apart(monkeypatch: pytest.MonkeyPatch, 
 ])  # fmt: skip
 def test_scales_are_those_of_the_library_peft(options: dict[str, Any], tmp_path: Path) -> None:
     peft = pytest.importorskip("peft", reason="peft is not installed: tests/requirements-linux.txt names it")
-    bare = llama_of()
-    write_adapter(tmp_path, bare, layers=LAYERS, **options)
-    model = HuggingFaceModel(bare)
-    model.add_adapters({"a": str(tmp_path)})
-    reference = HuggingFaceModel(peft.PeftModel.from_pretrained(llama_of(), tmp_path).merge_and_unload())
-    results = _log_probs(model.with_adapter("a"), [1, 2])
-    for result, expected in zip(results, _log_probs(reference, [1, 2]), strict=True):
-        torch.testing.assert_close(result, expected, atol=NATS, rtol=0)
+    model = _with_adapters(llama_of, tmp_path, "a", layers=LAYERS, **options)
+    reference = HuggingFaceModel(peft.PeftModel.from_pretrained(llama_of(), tmp_path / "a").merge_and_unload())
+    results, expected = _log_probs(model.with_adapter("a"), [1, 2]), _log_probs(reference, [1, 2])
+    torch.testing.assert_close(results, expected, atol=NATS, rtol=0)
 
 
 @pytest.mark.parametrize(("options", "scales"), [
@@ -123,14 +118,10 @@ def test_scales_are_those_of_the_library_peft(options: dict[str, Any], tmp_path:
     ({"init_lora_weights": "gaussian", "alpha_pattern": {"q_proj": 5.0, LAYERS[0]: 1.0}}, (5 / RANK, ALPHA / RANK)),
 ])  # fmt: skip
 def test_scales_follow_rank_and_patterns(options: dict[str, Any], scales: tuple[float, float], tmp_path: Path) -> None:
-    bare, merged = llama_of(), llama_of()
-    write_adapter(tmp_path, bare, layers=LAYERS, **options)
-    merge(merged, tmp_path, dict(zip(LAYERS, scales, strict=True)).__getitem__)
-    model = HuggingFaceModel(bare)
-    model.add_adapters({"a": str(tmp_path)})
-    expected = _log_probs(HuggingFaceModel(merged), [1, 2])
-    for result, other in zip(_log_probs(model.with_adapter("a"), [1, 2]), expected, strict=True):
-        torch.testing.assert_close(result, other, atol=NATS, rtol=0)
+    model, merged = _with_adapters(llama_of, tmp_path, "a", layers=LAYERS, **options), llama_of()
+    merge(merged, tmp_path / "a", dict(zip(LAYERS, scales, strict=True)).__getitem__)
+    results, expected = _log_probs(model.with_adapter("a"), [1, 2]), _log_probs(HuggingFaceModel(merged), [1, 2])
+    torch.testing.assert_close(results, expected, atol=NATS, rtol=0)
 
 
 def _changed(case: dict[str, Any], folder: Path) -> Path:

@@ -11,7 +11,6 @@ import torch
 
 from compiler.lifting import TokenAutomaton
 from decoding.errors import ModelOutputInvalid
-from decoding.generation import Hypothesis
 from decoding.options import SearchOptions
 from decoding.penalties import PenalizedScores, Penalties
 from decoding.replay import replay
@@ -56,10 +55,6 @@ def all_texts(model: PrefixModel, automaton: TokenAutomaton, options: SearchOpti
     return finished
 
 
-def search(model: PrefixModel, automaton: TokenAutomaton, options: SearchOptions) -> tuple[Hypothesis, ...]:
-    return generate(model, PROMPT, automaton, options)
-
-
 def value(log_prob: float, text: Text, options: SearchOptions) -> float:
     return log_prob / len(text) ** options.length_power
 
@@ -77,7 +72,7 @@ def test_a_wide_search_finds_the_best_changed_text(choice: dict[str, Any], algor
         for text in ranked:
             distinct.setdefault(text[:-1], text)  # whatever EOS ends it
         ranked = list(distinct.values())
-        answers = search(model, automaton, options)
+        answers = generate(model, PROMPT, automaton, options)
         found = [value(answer.log_prob, answer.tokens, options) for answer in answers]
         assert found == pytest.approx([value(texts[text], text, options) for text in ranked[:3]], abs=1e-4)
         assert [answer.log_prob for answer in answers] == pytest.approx([texts[a.tokens] for a in answers], abs=1e-4)
@@ -91,7 +86,7 @@ def test_a_narrow_search_satisfies_and_its_gap_holds(seed: int) -> None:
     model = HashModel(6, automaton.eos_ids, seed=seed, zeros=0.3 if seed % 3 else 0.0)
     options = SearchOptions(automaton.min_tokens + seed % 4, beams=1 + seed % 3, **CHOICES[seed % len(CHOICES)])
     texts = all_texts(model, automaton, options)
-    (answer,) = search(model, automaton, options)
+    (answer,) = generate(model, PROMPT, automaton, options)
     assert answer.log_prob == pytest.approx(texts[answer.tokens], rel=1e-5, abs=1e-4)
     best = max(value(log_prob, text, options) for text, log_prob in texts.items())
     assert answer.proven_gap is not None
@@ -102,7 +97,7 @@ def test_a_narrow_search_satisfies_and_its_gap_holds(seed: int) -> None:
 def test_an_answer_replays_in_the_changed_model(choice: dict[str, Any]) -> None:
     model, automaton = HashModel(4, (2, 3), seed=2), even_number_of_b()
     options = SearchOptions(6, beams=3, **choice)
-    (answer,) = search(model, automaton, options)
+    (answer,) = generate(model, PROMPT, automaton, options)
     penalties = Penalties.of_options(options, PROMPT, 4, CPU)
     assert penalties is not None
     scores = PenalizedScores(penalties, answer.tokens)
@@ -114,7 +109,9 @@ def test_an_answer_replays_in_the_changed_model(choice: dict[str, Any]) -> None:
 def test_options_without_effect_change_nothing() -> None:
     model, automaton = HashModel(4, (2, 3), seed=2), even_number_of_b()
     neutral = {"frequency_penalty": 0.0, "presence_penalty": 0.0, "repetition_penalty": 1.0, "logit_bias": {}}
-    assert search(model, automaton, SearchOptions(6, **neutral)) == search(model, automaton, SearchOptions(6))
+    options = SearchOptions(6, **neutral), SearchOptions(6)
+    first, second = (generate(model, PROMPT, automaton, each) for each in options)
+    assert first == second
 
 
 def test_a_row_without_a_finite_log_prob_is_an_error() -> None:
@@ -123,4 +120,4 @@ def test_a_row_without_a_finite_log_prob_is_an_error() -> None:
             return torch.full((4,), -math.inf)
 
     with pytest.raises(ModelOutputInvalid):
-        search(Broken(4, (2, 3)), even_number_of_b(), SearchOptions(6, presence_penalty=1.0))
+        generate(Broken(4, (2, 3)), PROMPT, even_number_of_b(), SearchOptions(6, presence_penalty=1.0))

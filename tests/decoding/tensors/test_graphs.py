@@ -140,21 +140,6 @@ def test_a_replay_does_not_follow_what_changes_in_python() -> None:
     assert [int(result) for result in results] == [0, 1, 2, 2, 2]
 
 
-@pytest.mark.parametrize(
-    ("budget_before", "distance", "alpha"),
-    [
-        (9, 4, 0.583), (8, 4, 0.625), (7, 3, 0.571), (7, 4, 0.679), (6, 3, 0.625), (5, 3, 0.700), (4, 3, 0.8125),
-        (3, 2, 0.75), (3, 3, 1.0), (2, 2, 1.0), (2, 1, 0.625), (1, 1, 1.0),
-    ],
-)  # fmt: skip
-def test_alphas_count_the_budget_before_the_step_as_figure_3(budget_before: int, distance: int, alpha: float) -> None:
-    """With T - t, as printed in Equation 2, alpha would differ.
-
-    The first would be .625, and the last would divide by zero.
-    """
-    assert push_up(distance, budget_before, 0.25, 1.0) == pytest.approx(alpha, abs=5e-4)
-
-
 def test_alpha_grows_to_one_as_the_budget_runs_out() -> None:
     alphas = [push_up(3, budget, 0.2, 2.0) for budget in range(60, 2, -1)]
     assert alphas == sorted(alphas)
