@@ -182,7 +182,7 @@ FAULTS = {
     )),
     "a key is wrong, expired, or another's": Coverage((
         (KEYS, "test_key_errors_do_not_reveal_jobs_of_other_owners"),
-        (KEYS, "test_the_time_of_a_refusal_reveals_nothing"),
+        ("app/service/test_job_client.py", "test_jobs_of_others_take_the_steps_of_unknown_jobs"),
         ("app/auth/test_keys.py", "test_key_lookup_takes_the_same_steps_for_unknown_keys"),
     )),
 }
