@@ -11,6 +11,8 @@ from playwright.sync_api import Page, Route, expect
 from tests.app.playground.chromium import accessibility_violations
 from tests.app.playground.views_page import automaton, choice, open_view, rejected_token, row, step
 
+pytestmark = pytest.mark.long  # they need the page's files alone, with which `make page` is demanded
+
 LATTICE = """{
     onSelect: (row, t) => window.calls.push(["select", row.text, t]),
     explain: async (prefix, token) => {
@@ -261,9 +263,8 @@ def test_a_large_automaton_is_folded_to_the_path(page: Page, states: int) -> Non
     expect(page.get_by_label("all states")).to_be_visible(visible=states == 80)
 
 
-def two_hundred_states() -> dict[str, Any]:
-    """A grid of ten rows and twenty columns; the last is accepted."""
-    columns, rows = 20, 10
+def two_hundred_states(columns: int = 20, rows: int = 10) -> dict[str, Any]:
+    """A grid whose last state is accepted."""
     distances: list[int | None] = [columns - state // rows for state in range(columns * rows)]
     edges = [
         (state, (state // rows + 1) * rows + (state % rows + step) % rows, [step])
@@ -294,8 +295,7 @@ def test_a_state_is_found_and_centred(page: Page) -> None:
     expect(page.locator(".automaton-summary")).to_contain_text("a path to q157")
     expect(page.locator(".automaton-info")).to_contain_text("q157: at least 5 tokens to the end")
     frame, node = page.locator(".automaton-frame").bounding_box(), found.bounding_box()
-    assert frame and node
-    assert frame["x"] <= node["x"] and node["x"] + node["width"] <= frame["x"] + frame["width"]
+    assert frame and node and frame["x"] <= node["x"] and node["x"] + node["width"] <= frame["x"] + frame["width"]
     search.fill("q999")
     expect(search).to_have_attribute("aria-invalid", "true")
     expect(page.locator(".node.found")).to_have_count(0)
@@ -364,7 +364,7 @@ def test_loading_graphviz_takes_no_time_from_a_layout(page: Page) -> None:
 
 def test_the_automaton_view_zooms_without_capturing_page_scrolling(page: Page) -> None:
     show_automaton(page, COFFEE)
-    width = "document.querySelector('.automaton-picture').viewBox.baseVal.width"
+    width, left = (f"document.querySelector('.automaton-picture').viewBox.baseVal.{name}" for name in ("width", "x"))
     full_width = page.evaluate(width)
     page.locator(".automaton-frame").hover()
     page.mouse.wheel(0, -300)
@@ -377,9 +377,9 @@ def test_the_automaton_view_zooms_without_capturing_page_scrolling(page: Page) -
     page.get_by_role("button", name="Zoom in").click()
     assert page.evaluate(width) < fitted_width
     page.locator(".automaton-frame").focus()
-    left_edge = page.evaluate("document.querySelector('.automaton-picture').viewBox.baseVal.x")
+    left_edge = page.evaluate(left)
     page.keyboard.press("ArrowRight")
-    assert page.evaluate("document.querySelector('.automaton-picture').viewBox.baseVal.x") > left_edge
+    assert page.evaluate(left) > left_edge
 
 
 def test_tokens_are_coloured_by_probability_and_show_figures(page: Page) -> None:
