@@ -76,7 +76,8 @@ def test_a_tokenizer_of_another_kind_is_refused(tmp_path: Path, captions_dir: Pa
         open_model_files(path)
 
 
-CHATTY = {"bos_token": "<b>", "eos_token": {"content": "<e>", "lstrip": False}, "pad_token": None, "image_token": "<i>"}
+END = {"__type": "AddedToken", "content": "<e>", "lstrip": False}
+CHATTY = {"bos_token": "<b>", "eos_token": END, "pad_token": None, "image_token": "<i>"}
 LISTED = {**CHATTY, "added_tokens_decoder": {}}
 
 
