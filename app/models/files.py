@@ -14,11 +14,26 @@ from compiler.errors import VocabularyError
 from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
 
 TEMPLATE_FILE, TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
-FILES = ("config.json", "generation_config.json", "tokenizer.json", TOKENIZER_CONFIG, TEMPLATE_FILE)
+SPECIAL_MAP = "special_tokens_map.json"
+FILES = ("config.json", "generation_config.json", "tokenizer.json", TOKENIZER_CONFIG, SPECIAL_MAP, TEMPLATE_FILE)
 # The context length, as the configurations of different architectures name it.
 CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 _NAMED_FOLDER = re.compile("([A-Za-z0-9_.-]{1,64})=(.+)")
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
+# What the tokenizer classes of causal models set where a configuration sets nothing, as in transformers 5.24.
+_CLASS_DEFAULTS = {
+    name: dict(zip(_SPECIAL, tokens, strict=False)) for name, tokens in {
+        "LlamaTokenizer": ("<s>", "</s>", "<unk>"),
+        "CodeLlamaTokenizer": ("<s>", "</s>", "<unk>"),
+        "GemmaTokenizer": ("<bos>", "<eos>", "<unk>", "<pad>", None, None, "<mask>"),
+        "Qwen2Tokenizer": (None, "<|endoftext|>", "<|endoftext|>", "<|endoftext|>"),
+        "GPT2Tokenizer": ("<|endoftext|>", "<|endoftext|>", "<|endoftext|>"),
+        "GPTNeoXTokenizer": ("<|endoftext|>", "<|endoftext|>", "<|endoftext|>", "<|padding|>"),
+        "CohereTokenizer": (
+            "<BOS_TOKEN>", "<|END_OF_TURN_TOKEN|>", "<UNK>", "<PAD>", "<SEP>", "<CLS>", "<MASK_TOKEN>",
+        ),
+    }.items()
+}  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,12 +68,13 @@ class ModelFiles:
     def markers(self) -> tuple[str, ...]:
         """The tokens that structure a prompt.
 
-        These are special tokens, and added ones that begin like markup. Other added tokens are words.
+        These are special tokens, and added ones whose text begins like markup. Other added tokens are words, or white
+        space: Gemma has them for runs of spaces.
         """
         tokens = self.vocabulary.tokens
         return tuple(
             name for name, number in self.vocabulary.names.items()
-            if name and (tokens[number] is None or not (name[0].isalnum() or name[0].isspace()))
+            if name and ((token := tokens[number]) is None or not _begins_a_word(token.decode(errors="replace")))
         )  # fmt: skip
 
 
@@ -87,7 +103,7 @@ def open_model_files(model: str) -> ModelFiles:
         raise SettingsInvalid(f"ABS_MODEL: {error}") from error
     bos_id = first_id({**config, **generation}.get("bos_token_id"))
     tokenizer = _read_json(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).exists() else {}
-    special = {name: token for name in _SPECIAL if (token := _token_text(tokenizer.get(name))) is not None}
+    special = _template_variables(folder, tokenizer)
     template = _chat_template(folder, tokenizer.get("chat_template"))
     return ModelFiles(folder, vocabulary, context_length(config), bos_id, template, special)
 
@@ -104,6 +120,24 @@ def _chat_template(folder: Path, configured: object) -> str | None:
         named = {entry.get("name"): entry.get("template") for entry in configured if isinstance(entry, dict)}
         configured = named.get("default")
     return configured if isinstance(configured, str) else None
+
+
+def _begins_a_word(text: str) -> bool:
+    return text[0].isalnum() or text[0].isspace()
+
+
+def _template_variables(folder: Path, configured: Mapping[str, object]) -> dict[str, str]:
+    """The special tokens by the names that chat templates use, as transformers has them."""
+    tokens = dict(configured)
+    extra = tokens.pop("extra_special_tokens", None)
+    tokens |= extra if isinstance(extra, dict) else {}
+    # A file of its own has them in older models, whose configuration does not list the added tokens.
+    if "added_tokens_decoder" not in configured and (folder / SPECIAL_MAP).exists():
+        tokens |= _read_json(folder / SPECIAL_MAP)
+    name = str(configured.get("tokenizer_class")).removesuffix("Fast")
+    tokens = _CLASS_DEFAULTS.get(name, {}) | tokens
+    texts = {name: _token_text(value) for name, value in tokens.items() if name.endswith("_token")}
+    return {name: text for name, text in texts.items() if text is not None}
 
 
 def _token_text(value: object) -> str | None:

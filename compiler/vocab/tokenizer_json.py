@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from compiler.errors import VocabularyError
 from compiler.vocab.vocabulary import Vocabulary
 
+_DECODER_STEPS = "(?:Replace |Metaspace )*(?:ByteFallback )?(?:Fuse (?:Strip )?)?"
 _BYTE_TOKEN = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 
@@ -32,35 +37,44 @@ def _decoder_steps(decoder: object) -> list[dict[str, object]]:
 
 
 class _Spelling:
-    """How the pieces of one tokenizer become bytes."""
+    """How the pieces of one tokenizer become bytes.
+
+    A decoder is either ByteLevel, or steps that read one piece after the other (Replace, Metaspace, then ByteFallback),
+    after which Fuse and Strip may follow. Only in this order is a piece's text the same beside all other pieces.
+
+    Raises VocabularyError where the steps are others: they may change the bytes, and are refused rather than guessed.
+    """
 
     def __init__(self, steps: list[dict[str, object]]) -> None:
-        kinds = {str(step.get("type")) for step in steps}
-        supported = {"ByteLevel", "Replace", "ByteFallback", "Fuse", "Strip", "Metaspace"}
-        # An unknown step may change the bytes: it is refused rather than guessed.
-        if not kinds or kinds - supported:
-            raise VocabularyError(
-                f"the tokenizer's decoder has the steps {sorted(kinds)}; readable are byte-level BPE and SentencePiece"
-            )
-        self._byte_level = _byte_of_symbol() if "ByteLevel" in kinds else None
+        kinds = [str(step.get("type")) for step in steps]
+        self._byte_level = _byte_of_symbol() if kinds == ["ByteLevel"] else None
         self._byte_fallback = "ByteFallback" in kinds
+        readable = re.fullmatch(_DECODER_STEPS, "".join(f"{kind} " for kind in kinds))
+        if self._byte_level is None and (not kinds or not readable):
+            raise VocabularyError(
+                f"the tokenizer's decoder has the steps {kinds}; readable are ByteLevel alone, and Replace and Metaspace, "
+                "then ByteFallback, Fuse and Strip in this order"
+            )
+        for step in steps:
+            # Only spaces at the beginning of the whole text may go: at other places, bytes would depend on neighbours.
+            if step.get("type") == "Strip" and (step.get("content"), step.get("start"), step.get("stop")) != (" ", 1, 0):
+                raise VocabularyError(
+                    "the tokenizer's decoder has a step Strip that removes more than one space before the text"
+                )
         self._replacements = [pair for step in steps for pair in _replacement(step)]
 
-    def __call__(self, piece: str) -> bytes | None:
-        """The bytes that a piece writes in the middle of a text. None for a piece that writes none that we know."""
+    def __call__(self, piece: str) -> bytes:
+        """The bytes that a piece writes in the middle of a text."""
         if self._byte_level is not None:
-            try:
-                return bytes(self._byte_level[symbol] for symbol in piece)
-            except KeyError:
-                return None
-        # SentencePiece writes bytes without a piece of their own as <0xNN>.
-        byte = _BYTE_TOKEN.fullmatch(piece) if self._byte_fallback else None
-        if byte:
-            return bytes([int(byte[1], 16)])
+            # A piece with a character that is no symbol is written as it is.
+            is_symbols = all(symbol in self._byte_level for symbol in piece)
+            return bytes(self._byte_level[symbol] for symbol in piece) if is_symbols else piece.encode()
         # SentencePiece writes a space as U+2581; the decoder's steps turn it back.
         for old, new in self._replacements:
             piece = piece.replace(old, new)
-        return piece.encode()
+        # SentencePiece writes bytes without a piece of their own as <0xNN>.
+        byte = _BYTE_TOKEN.fullmatch(piece) if self._byte_fallback else None
+        return bytes([int(byte[1], 16)]) if byte else piece.encode()
 
 
 def _replacement(step: dict[str, object]) -> list[tuple[str, str]]:
@@ -85,6 +99,45 @@ def _pieces(model: dict[str, object]) -> list[tuple[str, int]]:
     raise VocabularyError("the tokenizer's model has no vocab")
 
 
+def _normalized(content: str, normalizer: object) -> str:
+    """What a normalizer makes of an added token. The library `tokenizers` decodes it so from version 0.23.1 on."""
+    match normalizer:
+        case None:
+            return content
+        case {"type": "Sequence", "normalizers": [*steps]}:
+            return functools.reduce(_normalized, steps, content)
+        case {"type": "Prepend", "prepend": str(start)}:
+            return start + content
+        case {"type": "Replace", "pattern": {"String": str(old)}, "content": str(new)}:
+            return content.replace(old, new)
+        case {"type": "NFC" | "NFD" | "NFKC" | "NFKD" as form}:
+            return unicodedata.normalize(form, content)
+        case _:
+            raise VocabularyError(
+                f"the added token {content!r} is normalized by steps that are not known here, so its bytes are not "
+                'either; in tokenizer.json, set "normalized" to false for it'
+            )
+
+
+def _check_ids(pieces: Mapping[str, int], added: Sequence[Mapping[str, Any]]) -> None:
+    """Raises VocabularyError where the library `tokenizers` gives added tokens other ids than the file does.
+
+    It gives a token that is no piece the id after all others, in the file's order.
+    """
+    following, given = len(pieces), dict[str, int]()
+    for token in added:
+        content, number = str(token["content"]), int(token["id"])
+        expected = pieces.get(content, given.get(content, following))
+        if not content:  # the library leaves it out
+            continue
+        if number != expected:
+            raise VocabularyError(
+                f"the added token {content!r} has the id {number}, but the library `tokenizers` gives it {expected}: in "
+                "tokenizer.json, ids of added tokens follow those of the vocabulary without gaps, in ascending order"
+            )
+        given[content], following = expected, max(following, expected + 1)
+
+
 def vocabulary_from_tokenizer_json(text: str, size: int | None, eos_ids: tuple[int, ...]) -> Vocabulary:
     """The vocabulary of a tokenizer.
 
@@ -96,12 +149,16 @@ def vocabulary_from_tokenizer_json(text: str, size: int | None, eos_ids: tuple[i
     """
     try:
         data = json.loads(text)
-        model, added = data["model"], data.get("added_tokens") or []
-        spell = _Spelling(_decoder_steps(data.get("decoder")))
-        written = {number: spell(piece) for piece, number in _pieces(model)}
+        model = data["model"]
+        added = [token for token in data.get("added_tokens") or [] if size is None or int(token["id"]) < size]
+        spell, pieces = _Spelling(_decoder_steps(data.get("decoder"))), _pieces(model)
+        _check_ids(dict(pieces), added)
+        written: dict[int, bytes | None] = {number: spell(piece) for piece, number in pieces}
         for token in added:
-            # Special tokens are no text; other added tokens are written as they are, not in the model's alphabet.
-            written[int(token["id"])] = None if token.get("special") else str(token["content"]).encode()
+            content = str(token["content"])
+            if token.get("normalized"):
+                content = content if token.get("special") else _normalized(content, data.get("normalizer"))
+            written[int(token["id"])] = None if token.get("special") else spell(content)  # special tokens are no text
         # The unknown token stands for any text, so it has no bytes.
         unknown = model.get("unk_token")
         if isinstance(unknown, str) and isinstance(model.get("vocab"), dict) and unknown in model["vocab"]:

@@ -42,6 +42,7 @@ TARGETS: dict[str, tuple[str, ...]] = {  # the files and folders on which each d
     "pythons": ("pyproject.toml", "locks", "tools/lowest.py", "tools/pythons.py"),
     "clients": ("app/openai", "app/anthropic", "abs_client", "tests/long/clients"),
     # `make test` runs those tests of the page that take little.
+    "tokenizers": ("compiler/vocab", "decoding/token_texts.py", "tests/long/real_tokenizers.py"),
     "page": ("app/playground", "tests/app/playground"),
     "starts": ("Makefile", "pyproject.toml", "locks", "tools/install.py", "app/cli", "app/local"),
     # hatchling leaves out what .gitignore names.

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from app.automaton_cache import open_decoder
-from app.errors import PromptViolates, without_message
+from app.errors import PromptViolates, SettingsInvalid, without_message
 from app.messages import (
     FORMAT,
     CaptureBody,
@@ -60,6 +60,7 @@ from app.worker.handlers.rescoring import prompt_tokens, rescored, with_own_log_
 from app.worker.handlers.step_events import StepEventBuilder
 from app.worker.handlers.token_trace import token_trace
 from compiler.artifact import CompiledConstraint
+from compiler.errors import VocabularyError
 from compiler.products import LazyProduct, ProductStart
 from compiler.text import check_text, read_prefix, written_text
 from decoding.alternatives import AlternativesRecorder
@@ -87,6 +88,7 @@ from decoding.replay import TraceStep, replay
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import rows_of, search_of
 from decoding.speculation import SpeculativeSampling
+from decoding.token_texts import TokenTexts
 
 log = logging.getLogger(__name__)
 
@@ -157,6 +159,10 @@ class Generator:
         self._ids_of_names = files.vocabulary.names
         tokenizer = open_tokenizer(files.tokenizer_file, model.vocab_size)
         encode = PromptEncoder(tokenizer, files.tokenizer_file, files.markers, model.vocab_size)
+        try:
+            self._texts = TokenTexts(tokenizer, files.vocabulary)
+        except VocabularyError as error:
+            raise SettingsInvalid(f"ABS_MODEL: {error}") from error
         self.prompts = PromptTokenizer(tokenizer, encode, model.vocab_size, files.bos_id)
         texts = files.vocabulary.tokens
         pieces = TokenBytes(texts, files.vocabulary.eos_ids, Speller(tokenizer, texts))
@@ -264,16 +270,12 @@ class Generator:
             )
         return TopTokensRecorder(run, task.options.rejected_top_k) if task.options.rejected_top_k else run
 
-    def _raw(self, tokens: Sequence[int]) -> str:
-        """The text that ids spell."""
-        return b"".join(self._tokens[token] or b"" for token in tokens).decode()
-
     def _answers(self, task: _Task) -> Callable[[tuple[int, ...]], bytes]:
         """A function from a row's ids to its answer. Rows that differ only in white space around it are one answer."""
         if task.job.keep_white_space or task.job.stops:
-            return lambda tokens: _answer(self._raw(tokens), task)[0].encode()
+            return lambda tokens: _answer(self._texts.text(tokens), task)[0].encode()
         strip = str.strip if task.before is None else str.rstrip
-        return lambda tokens: strip(self._raw(tokens)).encode()
+        return lambda tokens: strip(self._texts.text(tokens)).encode()
 
     def _choice(self, hypothesis: Hypothesis, task: _Task, cancelled: Callable[[], bool]) -> ChoiceBody:
         """An answer with its evidence. Raises ReplayRejected if its text violates the constraint, which is a bug."""
@@ -282,7 +284,7 @@ class Generator:
         log_prob = hypothesis.log_prob
         if task.options.algorithm != "sample" and changes_log_probs(task.options):  # the search's is of another model
             log_prob = sum(step.log_prob for step in steps)
-        raw = self._raw(hypothesis.tokens)
+        raw = self._texts.text(hypothesis.tokens)
         text, stop = _answer(raw, task)
         check = check_text(task.constraint.text, (task.before or "") + text)
         if not check.satisfied:
@@ -339,7 +341,7 @@ class Generator:
         """The function that publishes each step. None if the job publishes no events."""
         match task.job.progress:
             case "steps":
-                return StepEventBuilder(self._tokens, task.constraint, task.start, context, task.prepared.limits)
+                return StepEventBuilder(self._texts, task.constraint, task.start, context, task.prepared.limits)
             case "progress":
                 return lambda event: context.progress(Progress("decode", event.step_number, task.options.max_tokens))
             case _:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
+from contextlib import suppress
 from typing import NamedTuple
 
 from app.messages import Reason, RejectedTokenBody, StepMessage, StepRowBody
@@ -13,33 +14,39 @@ from compiler.products import UNKNOWN
 from compiler.pushdown import NOWHERE
 from decoding.generation import BeamStep
 from decoding.prepared_constraint import Start, StateLimits, host_states
+from decoding.token_texts import TokenTexts
 
 
 class _WrittenText(NamedTuple):
-    """The text of a row. It has the bytes, the automaton's state and the last displayed state."""
+    """The text of a row. It has the bytes, the automaton's state and the last displayed state.
+
+    compared  how many of the row's ids have been compared with what the library decodes
+    """
 
     text: bytes
     state: int
     display_state: int
+    compared: int
 
 
 class StepEventBuilder:
     """Publishes each step of one generation. It stores the rows, because those of the next step continue them.
 
-    vocabulary    the bytes of each id, None where it writes none
+    token_texts   what the ids write
     start         the automaton's state before the answer; None: its own
     limits        those of the generation's states
     """
 
     def __init__(
-        self, vocabulary: Sequence[bytes | None], constraint: CompiledConstraint, start: Start | None,
+        self, token_texts: TokenTexts, constraint: CompiledConstraint, start: Start | None,
         context: Context, limits: StateLimits,
     ) -> None:
-        self._vocabulary, self._text, self._context = vocabulary, constraint.text, context
+        self._token_texts, self._text, self._context = token_texts, constraint.text, context
+        self._vocabulary = token_texts.written
         self._states, first = host_states(constraint.tokens, start, limits)
         display_state = self._text.display_state_of(self._states.control_of(first))
         # An answer begins between characters; but nothing continues a part of a product that the prompt violates.
-        self._empty = _WrittenText(b"", first, NOWHERE if display_state is None else display_state)
+        self._empty = _WrittenText(b"", first, NOWHERE if display_state is None else display_state, 0)
         self._texts: dict[tuple[int, ...], _WrittenText] = {}
         self._row_of: dict[tuple[int, ...], int] = {(): 0}  # of the previous step: row index by tokens
 
@@ -93,6 +100,11 @@ class StepEventBuilder:
         before = self._read(tokens[:-1])
         state = self._states.advance(before.state, tokens[-1])
         display_state = self._text.display_state_of(self._states.control_of(state))
-        text = before.text + (self._vocabulary[tokens[-1]] or b"")
-        return _WrittenText(text, state, before.display_state if display_state is None else display_state)
+        if display_state is None:
+            display_state = before.display_state
+        text, compared = before.text + (self._vocabulary[tokens[-1]] or b""), before.compared
+        with suppress(UnicodeDecodeError):  # compared with the rest of the character
+            self._token_texts.text(tokens[compared:])
+            compared = len(tokens)
+        return _WrittenText(text, state, display_state, compared)
 

@@ -7,7 +7,7 @@ import pytest
 
 from app.errors import SettingsInvalid
 from app.models import open_model_files
-from app.models.files import CONTEXT_NAMES
+from app.models.files import CONTEXT_NAMES, SPECIAL_MAP, TOKENIZER_CONFIG
 from decoding.model import loading
 
 
@@ -74,3 +74,41 @@ def test_a_tokenizer_of_another_kind_is_refused(tmp_path: Path, captions_dir: Pa
     (tmp_path / "tokenizer.json").write_text(word_pieces, encoding="utf-8")
     with pytest.raises(SettingsInvalid, match="ABS_MODEL"):
         open_model_files(path)
+
+
+END = {"__type": "AddedToken", "content": "<e>", "lstrip": False}
+CHATTY = {"bos_token": "<b>", "eos_token": END, "pad_token": None, "image_token": "<i>"}
+LISTED = {**CHATTY, "added_tokens_decoder": {}}
+
+
+@pytest.mark.parametrize(
+    ("configured", "in_a_map", "variables"),
+    [
+        (CHATTY, None, {"bos_token": "<b>", "eos_token": "<e>", "image_token": "<i>"}),
+        (CHATTY, {"bos_token": "<B>"}, {"bos_token": "<B>", "eos_token": "<e>", "image_token": "<i>"}),
+        (LISTED, {"bos_token": "<B>"}, {"bos_token": "<b>", "eos_token": "<e>", "image_token": "<i>"}),
+        ({"tokenizer_class": "LlamaTokenizerFast", "eos_token": None}, None, {"bos_token": "<s>", "unk_token": "<unk>"}),
+        ({"extra_special_tokens": {"boi_token": "<i>"}}, None, {"boi_token": "<i>"}),
+        ({"extra_special_tokens": ["<i>"], "sep_token": 3}, None, {}),
+    ],
+)
+def test_template_variables_are_those_of_transformers(
+    configured: dict[str, object], in_a_map: dict[str, object] | None, variables: dict[str, str], tmp_path: Path,
+    captions_dir: Path,
+) -> None:
+    path = model(tmp_path, captions_dir, {"vocab_size": 4096, "eos_token_id": 0})
+    (tmp_path / TOKENIZER_CONFIG).write_text(json.dumps(configured), encoding="utf-8")
+    if in_a_map is not None:
+        (tmp_path / SPECIAL_MAP).write_text(json.dumps(in_a_map), encoding="utf-8")
+    assert open_model_files(path).special_tokens == variables
+
+
+def test_added_tokens_of_white_space_are_no_markers(tmp_path: Path, captions_dir: Path) -> None:
+    path = model(tmp_path, captions_dir, {"eos_token_id": 0})
+    data = json.loads((tmp_path / "tokenizer.json").read_text(encoding="utf-8"))
+    flags = {"special": False, "normalized": False, "single_word": False, "lstrip": False, "rstrip": False}
+    for number, content in enumerate(("▁▁", "<call>", "word"), len(data["model"]["vocab"])):
+        data["added_tokens"].append({**flags, "id": number, "content": content})
+    data["decoder"] = {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(data), encoding="utf-8")
+    assert open_model_files(path).markers == ("<eos>", "<call>")

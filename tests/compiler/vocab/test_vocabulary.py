@@ -109,14 +109,14 @@ def described(**changes: Any) -> str:
     data: dict[str, Any] = {
         "model": {"type": "BPE", "vocab": {"a": 0, "Ġb": 1, "</s>": 2}},
         "decoder": {"type": "ByteLevel"},
-        "added_tokens": [{"id": 2, "content": "</s>", "special": True}, {"id": 5, "content": " x", "special": False}],
+        "added_tokens": [{"id": 2, "content": "</s>", "special": True}, {"id": 3, "content": " x", "special": False}],
     }
     return json.dumps(data | changes)
 
 
 def test_added_tokens_write_their_content_unless_special() -> None:
     vocabulary = vocabulary_from_tokenizer_json(described(), 8, (2,))
-    assert vocabulary.tokens == (b"a", b" b", None, None, None, b" x", None, None)
+    assert vocabulary.tokens == (b"a", b" b", None, b" x", None, None, None, None)
 
 
 def test_a_unigram_vocabulary_is_read_by_position() -> None:
