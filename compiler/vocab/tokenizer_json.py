@@ -52,12 +52,13 @@ class _Spelling:
         readable = re.fullmatch(_DECODER_STEPS, "".join(f"{kind} " for kind in kinds))
         if self._byte_level is None and (not kinds or not readable):
             raise VocabularyError(
-                f"the tokenizer's decoder has the steps {kinds}; readable are ByteLevel alone, and Replace and Metaspace, "
-                "then ByteFallback, Fuse and Strip in this order"
+                f"the tokenizer's decoder has the steps {kinds}; readable are ByteLevel alone, and Replace and "
+                "Metaspace, then ByteFallback, Fuse and Strip in this order"
             )
         for step in steps:
             # Only spaces at the beginning of the whole text may go: at other places, bytes would depend on neighbours.
-            if step.get("type") == "Strip" and (step.get("content"), step.get("start"), step.get("stop")) != (" ", 1, 0):
+            removed = step.get("content"), step.get("start"), step.get("stop")
+            if step.get("type") == "Strip" and removed != (" ", 1, 0):
                 raise VocabularyError(
                     "the tokenizer's decoder has a step Strip that removes more than one space before the text"
                 )
@@ -132,8 +133,8 @@ def _check_ids(pieces: Mapping[str, int], added: Sequence[Mapping[str, Any]]) ->
             continue
         if number != expected:
             raise VocabularyError(
-                f"the added token {content!r} has the id {number}, but the library `tokenizers` gives it {expected}: in "
-                "tokenizer.json, ids of added tokens follow those of the vocabulary without gaps, in ascending order"
+                f"the added token {content!r} has the id {number}, but the library `tokenizers` gives it {expected}: "
+                "in tokenizer.json, ids of added tokens follow those of the vocabulary without gaps, in ascending order"
             )
         given[content], following = expected, max(following, expected + 1)
 

@@ -25,7 +25,8 @@ FOLDER = Path(__file__).resolve().parents[2] / ".cache" / "tokenizers"
 VERSION = "3.7.2"
 NAMES = (
     "claude", "claude1", "command_r_plus", "deepseek_v3", "gemma", "gemma2", "gemma3", "gpt2", "gpt3", "gpt4", "gpt4o",
-    "internlm2", "llama2", "llama3", "llama3_1", "llama3_2", "mistral_nemo", "qwen2_5", "qwen3", "text_davinci003", "yi",
+    "internlm2", "llama2", "llama3", "llama3_1", "llama3_2", "mistral_nemo", "qwen2_5", "qwen3", "text_davinci003",
+    "yi",
 )  # fmt: skip
 
 

@@ -87,7 +87,7 @@ LISTED = {**CHATTY, "added_tokens_decoder": {}}
         (CHATTY, None, {"bos_token": "<b>", "eos_token": "<e>", "image_token": "<i>"}),
         (CHATTY, {"bos_token": "<B>"}, {"bos_token": "<B>", "eos_token": "<e>", "image_token": "<i>"}),
         (LISTED, {"bos_token": "<B>"}, {"bos_token": "<b>", "eos_token": "<e>", "image_token": "<i>"}),
-        ({"tokenizer_class": "LlamaTokenizerFast", "eos_token": None}, None, {"bos_token": "<s>", "unk_token": "<unk>"}),
+        ({"tokenizer_class": "LlamaTokenizerFast"}, {"eos_token": None}, {"bos_token": "<s>", "unk_token": "<unk>"}),
         ({"extra_special_tokens": {"boi_token": "<i>"}}, None, {"boi_token": "<i>"}),
         ({"extra_special_tokens": ["<i>"], "sep_token": 3}, None, {}),
     ],

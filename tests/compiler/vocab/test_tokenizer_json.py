@@ -84,7 +84,7 @@ def test_an_added_token_writes_what_the_decoder_makes_of_it(
 def test_an_added_token_of_an_unknown_normalizer_is_refused_by_name() -> None:
     added = {"id": 3, "content": "<tool>", "normalized": True}
     text = tokenizer_json(steps("L"), added, normalizer={"type": "Lowercase"})
-    with pytest.raises(VocabularyError, match="<tool>.*normalized"):
+    with pytest.raises(VocabularyError, match=r"<tool>.*normalized"):
         vocabulary_from_tokenizer_json(text, None, (EOS,))
     assert not refused(tokenizer_json(steps("L"), {**added, "special": True}, normalizer={"type": "Lowercase"}))
 
