@@ -88,8 +88,8 @@ class ConstrainedModel:
     model      a causal language model of transformers
     tokenizer  of transformers, or of the tokenizers library
     Raises VocabularyError for a tokenizer whose tokens have no bytes of their own, or other ones than its library
-    decodes, VocabularyMismatch for one of
-    another model, and ModelUnavailable for a model that names no token that ends a text, or that keeps no cache.
+    decodes, VocabularyMismatch for one of another model, and ModelUnavailable for a model that names no token that ends
+    a text, or that keeps no cache.
     """
 
     def __init__(self, model: PreTrainedModel, tokenizer: Any) -> None:

@@ -156,10 +156,9 @@ def vocabulary_from_tokenizer_json(text: str, size: int | None, eos_ids: tuple[i
         _check_ids(dict(pieces), added)
         written: dict[int, bytes | None] = {number: spell(piece) for piece, number in pieces}
         for token in added:
-            content = str(token["content"])
-            if token.get("normalized"):
-                content = content if token.get("special") else _normalized(content, data.get("normalizer"))
-            written[int(token["id"])] = None if token.get("special") else spell(content)  # special tokens are no text
+            content, normalizer = str(token["content"]), data.get("normalizer") if token.get("normalized") else None
+            is_text = not token.get("special")
+            written[int(token["id"])] = spell(_normalized(content, normalizer)) if is_text else None
         # The unknown token stands for any text, so it has no bytes.
         unknown = model.get("unk_token")
         if isinstance(unknown, str) and isinstance(model.get("vocab"), dict) and unknown in model["vocab"]:
