@@ -96,7 +96,7 @@ class ConstrainedModel:
         self.vocabulary = vocabulary_of(model, tokenizer)
         self._tokenizer = _copy_of(tokenizer, self.vocabulary.size)
         self._model = HuggingFaceModel.of_loaded(model)
-        self._texts = TokenTexts(self._tokenizer, self.vocabulary)
+        self._texts = TokenTexts(self._tokenizer, self.vocabulary.written)
         tokens = self.vocabulary.tokens
         self._pieces = TokenBytes(tokens, self.vocabulary.eos_ids, Speller(self._tokenizer, tokens))
         self._prior = unigram_prior(self._model)

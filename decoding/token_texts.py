@@ -13,7 +13,6 @@ import tokenizers
 from tokenizers import Tokenizer
 
 from compiler.errors import VocabularyError
-from compiler.vocab import Vocabulary
 from decoding.errors import ReplayRejected
 
 _SEQUENCES, _LENGTH_MAX = 300, 12  # random sequences of ids that are compared at first
@@ -29,8 +28,8 @@ class TokenTexts:
     random sequences of them. That takes 0.6 s for 262,000 ids.
     """
 
-    def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
-        self._tokenizer, self.written = tokenizer, vocabulary.written
+    def __init__(self, tokenizer: Tokenizer, written: Sequence[bytes | None]) -> None:
+        self._tokenizer, self.written = tokenizer, written
         texts = {number: text for number, piece in enumerate(self.written) if piece and (text := _text(piece))}
         # The known id has two letters, so that it is no byte of SentencePiece: the library reads all bytes in a row as
         # one text, and a byte that is no whole character would change it.

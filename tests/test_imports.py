@@ -46,6 +46,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "options": "errors",
         "tensors": "",
         "forced_tokens": "tensors",
+        "token_texts": "errors",
         "label_decoding": "errors options tensors",
         "model": "errors",
         "generation": "model",
@@ -62,7 +63,7 @@ MAY_IMPORT = {  # what each sub-package may import of its own package; each row 
         "label_scoring": "errors label_decoding model options prepared_constraint replay search tensors",
         "scorer_models": "errors label_scoring model",
         "library": "errors forced_tokens generation heuristic model options penalties prepared_constraint replay "
-        "sampling search tensors",
+        "sampling search tensors token_texts",
     },
     "app": {
         "errors": "",
@@ -139,12 +140,9 @@ ONLY = {  # who may name a library: a module, or everything below it
     "pythonjsonlogger": ("app.observability.logs",),
     "decoding": (
         "decoding",
-        *(
-            f"app.worker.handlers.{each}"
-            for each in (
-                "decode", "engine", "generate", "preparation", "prompts", "rescoring", "step_events", "token_trace"
-            )
-        ),
+        *(f"app.worker.handlers.{each}" for each in (
+            "decode", "engine", "generate", "preparation", "prompts", "rescoring", "step_events", "token_trace"
+        )),
     ),
     "zstandard": ("compiler.codec",),
     "safetensors": ("compiler.codec", "decoding"),

@@ -127,7 +127,7 @@ def _begins_a_word(text: str) -> bool:
 
 
 def _template_variables(folder: Path, configured: Mapping[str, object]) -> dict[str, str]:
-    """The special tokens by the names that chat templates use, as transformers has them."""
+    """The special tokens by their names in chat templates, as in transformers."""
     tokens = dict(configured)
     extra = tokens.pop("extra_special_tokens", None)
     tokens |= extra if isinstance(extra, dict) else {}

@@ -121,9 +121,9 @@ def _normalized(content: str, normalizer: object) -> str:
 
 
 def _check_ids(pieces: Mapping[str, int], added: Sequence[Mapping[str, Any]]) -> None:
-    """Raises VocabularyError where the library `tokenizers` gives added tokens other ids than the file does.
+    """Compares the ids of added tokens with the library's.
 
-    It gives a token that is no piece the id after all others, in the file's order.
+    In the file's order, it gives a token that is no piece the id after all others. Raises VocabularyError.
     """
     following, given = len(pieces), dict[str, int]()
     for token in added:

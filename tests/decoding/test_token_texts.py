@@ -1,4 +1,4 @@
-"""Ids write what the library decodes, or the tokenizer and the answer are refused."""
+"""Ids write what the library decodes; otherwise they are refused."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def opened(letters: str, *added: dict[str, object], normalizer: object = None) -
 @pytest.mark.parametrize("letters", ["L", "R", "RB", "RBF", "RBFS", "M", "MB", "BF", "F"])
 def test_readable_decoders_write_what_the_library_decodes(letters: str) -> None:
     tokenizer, vocabulary = opened(letters)
-    texts = TokenTexts(tokenizer, vocabulary)
+    texts = TokenTexts(tokenizer, vocabulary.written)
     assert texts.text([0, 1, 3, 6, 0]) == tokenizer.decode([0, 1, 3, 6, 0])
 
 
@@ -42,7 +42,7 @@ def test_normalized_tokens_write_what_the_library_decodes(letters: str, normaliz
     added = {"id": 3, "content": "caf\u00e9 e\u0301", "normalized": True}
     tokenizer, vocabulary = opened(letters, added, normalizer=normalizer)
     with nullcontext() if DECODES_NORMALIZED else pytest.raises(VocabularyError):
-        TokenTexts(tokenizer, vocabulary)
+        TokenTexts(tokenizer, vocabulary.written)
 
 
 @pytest.mark.parametrize(("name", "size", "eos"), REAL)
@@ -50,19 +50,19 @@ def test_all_ids_of_real_tokenizers_write_what_the_library_decodes(name: str, si
     text = real_tokenizer(name)
     if text is None:
         pytest.skip("the real tokenizers are not here")
-    TokenTexts(Tokenizer.from_str(text), vocabulary_from_tokenizer_json(text, size, (eos,)))
+    TokenTexts(Tokenizer.from_str(text), vocabulary_from_tokenizer_json(text, size, (eos,)).written)
 
 
 def test_a_tokenizer_that_decodes_ids_otherwise_is_refused_with_them() -> None:
     tokenizer, vocabulary = opened("RBF")
     wrong = replace(vocabulary, tokens=(*vocabulary.tokens[:3], "▁▁".encode(), *vocabulary.tokens[4:]))
     with pytest.raises(VocabularyError, match=r", 1 of 7: 3 as '  ' in place of '▁▁'$"):
-        TokenTexts(tokenizer, wrong)
+        TokenTexts(tokenizer, wrong.written)
 
 
 def test_an_answer_that_the_library_decodes_otherwise_is_an_error() -> None:
     tokenizer, vocabulary = opened("RBF")
-    texts = TokenTexts(tokenizer, vocabulary)
+    texts = TokenTexts(tokenizer, vocabulary.written)
     data = json.loads(tokenizer.to_str())
     data["decoder"] = steps("BF")  # in which U+2581 is no space
     texts._tokenizer = Tokenizer.from_str(json.dumps(data))
@@ -74,4 +74,4 @@ def test_an_answer_that_the_library_decodes_otherwise_is_an_error() -> None:
 def test_a_text_that_ends_inside_a_character_is_none() -> None:
     tokenizer, vocabulary = opened("RBF")
     with pytest.raises(UnicodeDecodeError):
-        TokenTexts(tokenizer, vocabulary).text([0, 5])
+        TokenTexts(tokenizer, vocabulary.written).text([0, 5])

@@ -1,4 +1,4 @@
-"""Compares the bytes of real tokenizers with what their library decodes: all ids, and random sequences.
+"""Compares the bytes of real tokenizers with what their library decodes.
 
     python -m tests.long.real_tokenizers
 
@@ -50,7 +50,7 @@ def compare(file: Path) -> str:
     text = file.read_text(encoding="utf-8")
     last = max(json.loads(text)["model"]["vocab"].values())  # any id serves as the end
     try:
-        TokenTexts(Tokenizer.from_str(text), vocabulary_from_tokenizer_json(text, None, (last,)))
+        TokenTexts(Tokenizer.from_str(text), vocabulary_from_tokenizer_json(text, None, (last,)).written)
     except VocabularyError as error:
         return str(error)
     return ""

@@ -160,7 +160,7 @@ class Generator:
         tokenizer = open_tokenizer(files.tokenizer_file, model.vocab_size)
         encode = PromptEncoder(tokenizer, files.tokenizer_file, files.markers, model.vocab_size)
         try:
-            self._texts = TokenTexts(tokenizer, files.vocabulary)
+            self._texts = TokenTexts(tokenizer, self._tokens)
         except VocabularyError as error:
             raise SettingsInvalid(f"ABS_MODEL: {error}") from error
         self.prompts = PromptTokenizer(tokenizer, encode, model.vocab_size, files.bos_id)

@@ -59,9 +59,9 @@ def test_a_decoder_is_read_as_it_writes_or_refused(letters: str, readable: bool)
 
 @pytest.mark.parametrize(
     ("content", "start", "stop", "readable"),
-    rows("compiler", "a_strip_step_removes_one_space_before_the_text_or_is_refused"),
+    rows("compiler", "a_strip_step_removes_one_space_or_is_refused"),
 )
-def test_a_strip_step_removes_one_space_before_the_text_or_is_refused(
+def test_a_strip_step_removes_one_space_or_is_refused(
     content: str, start: int, stop: int, readable: bool
 ) -> None:
     strip = {"type": "Strip", "content": content, "start": start, "stop": stop}
@@ -81,7 +81,7 @@ def test_an_added_token_writes_what_the_decoder_makes_of_it(
     assert vocabulary_from_tokenizer_json(text, None, (EOS,)).tokens[3] == written.encode()
 
 
-def test_an_added_token_of_an_unknown_normalizer_is_refused_by_name() -> None:
+def test_a_token_of_an_unknown_normalizer_is_refused_by_name() -> None:
     added = {"id": 3, "content": "<tool>", "normalized": True}
     text = tokenizer_json(steps("L"), added, normalizer={"type": "Lowercase"})
     with pytest.raises(VocabularyError, match=r"<tool>.*normalized"):
