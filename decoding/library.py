@@ -156,7 +156,7 @@ class ConstrainedModel:
         own = model.score(prompt, tokens, penalized)
         scored = own if penalized is None else penalized.scored
         steps = replay_tokens(compiled.tokens, hypothesis, scored, options, tolerance=model.tolerance)
-        raw = self._texts.text(tokens)
+        raw = self._texts.compared(tokens)
         text = stripped_answer(compiled.text, raw, None)
         if not check_text(compiled.text, text).satisfied:
             raise ReplayRejected("the finished text does not satisfy its constraint")

@@ -63,12 +63,15 @@ class TokenTexts:
                 yield f"{', '.join(map(str, tokens))} as {theirs!r} in place of {ours!r}"
 
     def text(self, tokens: Sequence[int]) -> str:
-        """The text that ids write.
+        """The text that ids write. Raises UnicodeDecodeError inside a character."""
+        return self._bytes(tokens).decode()
 
-        Raises UnicodeDecodeError inside a character, and ReplayRejected where the library decodes the ids to another
-        text, which is a bug.
+    def compared(self, tokens: Sequence[int]) -> str:
+        """The text that ids write, compared with the library's.
+
+        Raises ReplayRejected where the library decodes another text, which is a bug, and what `text` raises.
         """
-        text = self._bytes(tokens).decode()
+        text = self.text(tokens)
         for difference in self._differences([[token for token in tokens if self.written[token] is not None]]):
             raise ReplayRejected(f"an answer is not the text that the library decodes: {difference}")
         return text

@@ -20,20 +20,17 @@ FILES = ("config.json", "generation_config.json", "tokenizer.json", TOKENIZER_CO
 CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 _NAMED_FOLDER = re.compile("([A-Za-z0-9_.-]{1,64})=(.+)")
 _SPECIAL = ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token")
-# What the tokenizer classes of causal models set where a configuration sets nothing, as in transformers 5.24.
-_CLASS_DEFAULTS = {
-    name: dict(zip(_SPECIAL, tokens, strict=False)) for name, tokens in {
-        "LlamaTokenizer": ("<s>", "</s>", "<unk>"),
-        "CodeLlamaTokenizer": ("<s>", "</s>", "<unk>"),
-        "GemmaTokenizer": ("<bos>", "<eos>", "<unk>", "<pad>", None, None, "<mask>"),
-        "Qwen2Tokenizer": (None, "<|endoftext|>", "<|endoftext|>", "<|endoftext|>"),
-        "GPT2Tokenizer": ("<|endoftext|>", "<|endoftext|>", "<|endoftext|>"),
-        "GPTNeoXTokenizer": ("<|endoftext|>", "<|endoftext|>", "<|endoftext|>", "<|padding|>"),
-        "CohereTokenizer": (
-            "<BOS_TOKEN>", "<|END_OF_TURN_TOKEN|>", "<UNK>", "<PAD>", "<SEP>", "<CLS>", "<MASK_TOKEN>",
-        ),
-    }.items()
-}  # fmt: skip
+# What the tokenizer classes of causal models set where a configuration sets nothing, as in transformers 5.24; in the
+# order of _SPECIAL.
+_CLASS_DEFAULTS: dict[str, tuple[str | None, ...]] = {
+    "LlamaTokenizer": ("<s>", "</s>", "<unk>"),
+    "CodeLlamaTokenizer": ("<s>", "</s>", "<unk>"),
+    "GemmaTokenizer": ("<bos>", "<eos>", "<unk>", "<pad>", None, None, "<mask>"),
+    "Qwen2Tokenizer": (None, "<|endoftext|>", "<|endoftext|>", "<|endoftext|>"),
+    "GPT2Tokenizer": ("<|endoftext|>", "<|endoftext|>", "<|endoftext|>"),
+    "GPTNeoXTokenizer": ("<|endoftext|>", "<|endoftext|>", "<|endoftext|>", "<|padding|>"),
+    "CohereTokenizer": ("<BOS_TOKEN>", "<|END_OF_TURN_TOKEN|>", "<UNK>", "<PAD>", "<SEP>", "<CLS>", "<MASK_TOKEN>"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +132,7 @@ def _template_variables(folder: Path, configured: Mapping[str, object]) -> dict[
     if "added_tokens_decoder" not in configured and (folder / SPECIAL_MAP).exists():
         tokens |= _read_json(folder / SPECIAL_MAP)
     name = str(configured.get("tokenizer_class")).removesuffix("Fast")
-    tokens = _CLASS_DEFAULTS.get(name, {}) | tokens
+    tokens = dict(zip(_SPECIAL, _CLASS_DEFAULTS.get(name, ()), strict=False)) | tokens
     texts = {name: _token_text(value) for name, value in tokens.items() if name.endswith("_token")}
     return {name: text for name, text in texts.items() if text is not None}
 

@@ -33,7 +33,7 @@ def opened(letters: str, *added: dict[str, object], normalizer: object = None) -
 def test_readable_decoders_write_what_the_library_decodes(letters: str) -> None:
     tokenizer, vocabulary = opened(letters)
     texts = TokenTexts(tokenizer, vocabulary.written)
-    assert texts.text([0, 1, 3, 6, 0]) == tokenizer.decode([0, 1, 3, 6, 0])
+    assert texts.compared([0, 1, 3, 6, 0]) == tokenizer.decode([0, 1, 3, 6, 0])
 
 
 @pytest.mark.parametrize("letters", ["L", "RBF", "RBFS"])
@@ -66,12 +66,12 @@ def test_an_answer_that_the_library_decodes_otherwise_is_an_error() -> None:
     data = json.loads(tokenizer.to_str())
     data["decoder"] = steps("BF")  # in which U+2581 is no space
     texts._tokenizer = Tokenizer.from_str(json.dumps(data))
-    assert texts.text([0, 4, 0]) == "acaféa"
+    assert texts.compared([0, 4, 0]) == "acaféa"
     with pytest.raises(ReplayRejected, match="0, 1 as 'a▁b' in place of 'a b'"):
-        texts.text([0, 1])
+        texts.compared([0, 1])
 
 
 def test_a_text_that_ends_inside_a_character_is_none() -> None:
     tokenizer, vocabulary = opened("RBF")
     with pytest.raises(UnicodeDecodeError):
-        TokenTexts(tokenizer, vocabulary.written).text([0, 5])
+        TokenTexts(tokenizer, vocabulary.written).compared([0, 5])

@@ -284,7 +284,7 @@ class Generator:
         log_prob = hypothesis.log_prob
         if task.options.algorithm != "sample" and changes_log_probs(task.options):  # the search's is of another model
             log_prob = sum(step.log_prob for step in steps)
-        raw = self._texts.text(hypothesis.tokens)
+        raw = self._texts.compared(hypothesis.tokens)
         text, stop = _answer(raw, task)
         check = check_text(task.constraint.text, (task.before or "") + text)
         if not check.satisfied:

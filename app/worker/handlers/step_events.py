@@ -104,7 +104,7 @@ class StepEventBuilder:
             display_state = before.display_state
         text, compared = before.text + (self._vocabulary[tokens[-1]] or b""), before.compared
         with suppress(UnicodeDecodeError):  # compared with the rest of the character
-            self._token_texts.text(tokens[compared:])
+            self._token_texts.compared(tokens[compared:])
             compared = len(tokens)
         return _WrittenText(text, state, display_state, compared)
 

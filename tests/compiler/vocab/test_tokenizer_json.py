@@ -16,12 +16,17 @@ STEPS: dict[str, dict[str, Any]] = {
     "M": {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": False},
     "S": {"type": "Strip", "content": " ", "start": 1, "stop": 0},
     "L": {"type": "ByteLevel", "add_prefix_space": True, "trim_offsets": True, "use_regex": True},
-    "B": {"type": "ByteFallback"}, "F": {"type": "Fuse"}, "W": {"type": "WordPiece", "prefix": "##", "cleanup": True},
-}  # fmt: skip
-LLAMA = {"type": "Sequence", "normalizers": [
-    {"type": "Prepend", "prepend": "▁"},
-    {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
-]}  # fmt: skip
+    "B": {"type": "ByteFallback"},
+    "F": {"type": "Fuse"},
+    "W": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+}
+LLAMA = {
+    "type": "Sequence",
+    "normalizers": [
+        {"type": "Prepend", "prepend": "▁"},
+        {"type": "Replace", "pattern": {"String": " "}, "content": "▁"},
+    ],
+}
 VOCABULARY = {"a": 0, "▁b": 1, "</s>": 2}
 EOS = 2
 
