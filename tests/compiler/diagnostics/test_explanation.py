@@ -114,6 +114,7 @@ def test_samples_depend_on_the_seed_alone() -> None:
         ({"regex": "é"}, {"é"}),
         ({"regex": "a|[\x01\x02]"}, {"a", "\x01", "\x02"}),
         ({"regex": "(ab){0,2}"}, {"", "ab", "abab"}),
+        ({"regex": "a|\x01{81}"}, {"a", 81 * "\x01"}),
         ({"choice": ["", "a", "b", "c"]}, None),
     ],
 )

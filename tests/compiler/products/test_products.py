@@ -222,8 +222,22 @@ def test_a_stored_product_is_the_same_again() -> None:
         again = decode(encode(product, b"secret"), b"secret", vocabulary.fingerprint)
         assert isinstance(again.tokens, LazyProduct)
         assert again.tokens.start == pair.tokens.start and again.tokens.formula == pair.tokens.formula
+        assert isinstance(again.text, ProductText) and isinstance(pair.product.text, ProductText)
+        strips = [[part.strips_space for part in text.parts] for text in (pair.product.text, again.text)]
+        assert strips[0] == strips[1]
         first, second = (ProductStates(tokens).expand(2)[0] for tokens in (pair.tokens, again.tokens))
         assert np.array_equal(first, second)
+
+
+def test_successors_that_were_evicted_are_found_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    tokens = random_pair(0)[0].tokens
+    kept = ProductStates(tokens)
+    monkeypatch.setattr("compiler.products.product_states._TABLES_BYTES_MAX", 1)
+    evicting, first = ProductStates(tokens), kept.start
+    second = kept.advance(first, int(np.flatnonzero(kept.expand(first)[0][tokens.token_class] < UNKNOWN)[0]))
+    evicting.expand(first)
+    for state in (second, first, second):
+        assert np.array_equal(evicting.expand(state)[0], kept.expand(state)[0])
 
 
 def test_a_witness_shorter_than_the_least_budget_is_refused() -> None:

@@ -37,6 +37,7 @@ GOOD: list[dict[str, Any]] = [
     {"keywords": ["dog", ["catch", "catches"]]},
     {"keywords": [["a"]], "ordered": True, "case_sensitive": True},
     {"keywords": ["a", ["b", "c"]], "none": True},
+    *({"sequence": ["a", {"regex": "b|c"}], "leading_space": spaces} for spaces in ("strip", "forbid")),
 ]
 
 

@@ -141,6 +141,12 @@ def test_small_requests_keep_their_order() -> None:
     assert scheduler.admit() == [requests[0], requests[2]]
 
 
+def test_a_preempted_request_regains_its_place() -> None:
+    scheduler, requests = _scheduler(SMALL, SMALL, LARGE)
+    assert scheduler.admit() == requests[:2] and scheduler.preempt(requests[1])
+    assert scheduler.requests == requests
+
+
 def test_a_large_request_is_not_overtaken_for_its_memory() -> None:
     scheduler, requests = _scheduler(LARGE // 2, LARGE, *[SMALL] * 20)
     assert scheduler.admit() == [requests[0], requests[2]]
