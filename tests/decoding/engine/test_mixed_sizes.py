@@ -20,6 +20,7 @@ from compiler.pipeline import compile_spec
 from compiler.spec import InfillSpec, KeywordsSpec, Spec
 from decoding.engine import Engine, TopTokensRecorder
 from decoding.engine.top_tokens import ROWS_RECORDED
+from decoding.errors import Cancelled
 from decoding.forced_tokens import TokenBytes
 from decoding.generation import BeamStep, Generation, Hypothesis
 from decoding.model import Scores, StepInput
@@ -78,6 +79,25 @@ def test_steps_go_on_between_the_chunks_of_a_prompt() -> None:
     kinds = [kind for kind, _ in model.log]
     chunks = [number for number, (kind, prompts) in enumerate(model.log) if kind == "chunk" and large.prompt in prompts]
     assert len(chunks) == 10 and all(kinds[number + 1] == "step" for number in chunks)
+
+
+def test_a_prompt_cancelled_between_its_chunks_is_read_no_further() -> None:
+    model, running, large = ChunkedModel(), _long(max_tokens=60), _with_prompt(_long(), 10 * CHUNK)
+
+    def chunks() -> int:
+        return sum(large.prompt in prompts for _, prompts in model.log)
+
+    with Engine(model, PLENTY) as engine, ThreadPoolExecutor(2) as callers:
+        answers = [
+            callers.submit(_generate, engine, running),
+            callers.submit(_generate, engine, large, cancelled=lambda: chunks() >= 2),
+        ]
+        _wait_for(lambda: engine.generations == 2)
+        model.may_step.set()
+        with pytest.raises(Cancelled):
+            answers[1].result()
+        assert answers[0].result() == running.alone()
+    assert chunks() == 2
 
 
 def test_a_short_prompt_begins_between_the_chunks_of_long_ones() -> None:

@@ -26,6 +26,7 @@ from decoding.model import Scores, StepInput
 from decoding.options import DEFAULT, Algorithm, SearchOptions
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.search import drive, generate, rows_of, search_of
+from decoding.search.beam_search import NBest
 from tests.decoding.differential import ALGORITHMS, MODELS, Case, random_options
 from tests.decoding.random_automata import all_texts, random_table
 from tests.fake_models import HashModel, PrefixModel, PrefixSession
@@ -113,6 +114,12 @@ def test_answers_are_distinct_as_texts_with_text_of() -> None:
         assert len(set(texts)) == len(texts)
         answers = generate(model, (0,), automaton, options)
         assert len({b"".join(pieces[token] for token in answer.tokens) for answer in answers}) == len(texts)
+
+
+def test_answers_are_excluded_only_below_the_last_of_the_best() -> None:
+    best = NBest(SearchOptions(max_tokens=4, n=1), text_of=None)
+    best.add(Hypothesis(tokens=(6, 0), score=-1.0, log_prob=-1.0))
+    assert [best.excludes(sums, sums, 2) for sums in (-0.5, -1.0, -1.5)] == [False, False, True]
 
 
 def test_no_rows_are_equal_and_finished_rows_are_not_read() -> None:
