@@ -19,6 +19,7 @@ from compiler.pipeline import compile_spec
 from compiler.products import LazyProduct, ProductStates
 from compiler.pushdown import Configurations, PushdownAutomaton
 from compiler.spec import spec_from_json
+from compiler.vocab import Vocabulary
 from decoding.forced_tokens import NO_FORCED_TOKEN, ForcedTokens, TokenBytes
 from decoding.generation import Snapshot
 from decoding.model import Scores, StepInput
@@ -69,6 +70,16 @@ def test_forced_tokens_to_the_end_include_eos(files: ModelFiles, tokenizer: Toke
     stretch = _stretch(files, ForcedTokens(compiled.tokens, pieces), compiled.tokens.start)
     spelled = tokenizer.encode("the cat sat on the mat", add_special_tokens=False).ids
     assert stretch == [*(files.vocabulary.tokens[token] for token in spelled), b"<end>"]
+
+
+@pytest.mark.parametrize("ends", [1, 2])
+def test_an_end_is_forced_only_where_it_is_the_only_one(ends: int) -> None:
+    vocabulary = Vocabulary((b"a", *[None] * ends), tuple(range(1, 1 + ends)))
+    tokens = compile_spec(spec_from_json({"regex": "a", "leading_space": "forbid"}), vocabulary, Limits()).tokens
+    assert isinstance(tokens, TokenAutomaton)
+    pieces = TokenBytes(vocabulary.tokens, vocabulary.eos_ids, lambda text, _: [0] if text == b"a" else [])
+    state = np.array([tokens.advance(tokens.start, 0)])
+    assert ForcedTokens(tokens, pieces).tokens(state, 9).tolist() == [1 if ends == 1 else NO_FORCED_TOKEN]
 
 
 def test_no_token_is_forced_beyond_the_budget(files: ModelFiles, pieces: TokenBytes) -> None:
