@@ -180,7 +180,7 @@ def test_shortened_sequences_are_followed() -> None:
     processor = ConstraintLogitsProcessor(a_then_b(), 7)
     steps: list[tuple[list[int], list[int]]] = [
         ([], [0]), ([0], [1]), ([0, 1], [0, 2]), ([0], [1]), ([0, 1, 0, 1], [0, 2]), ([0, 1, 0, 1, 0, 1], [2]),
-        ([0, 1, 0, 1], [0, 2]), ([0, 1, 2], [2]), ([0, 1, 2, 1, 1], [2]),
+        ([0, 1, 0, 1], [0, 2]), ([0, 1, 2, 2, 0], [2]), ([0, 1, 2], [2]), ([0, 1, 2, 1, 1], [2]),
     ]  # fmt: skip
     for text_of_ids, expected in steps:
         assert allowed_ids(processor, *text_of_ids) == expected, text_of_ids

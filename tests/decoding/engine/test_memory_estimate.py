@@ -58,12 +58,23 @@ def test_a_long_generation_uses_no_more_than_estimated(
     begin: Callable[[PreparedConstraint, int], Generation], rows: int, factor: int
 ) -> None:
     model = _model(num_key_value_heads=4, hidden_size=384)
-    run = begin(_constraint(model), rows)
+    peak, announced = _peak_and_estimate(model, begin(_constraint(model), rows))
+    assert peak <= announced < factor * peak
+
+
+def test_a_layer_that_grows_is_estimated_twice() -> None:
+    model = _model(num_hidden_layers=1, num_key_value_heads=4, head_dim=256)  # nearly all of its memory is that layer
+    peak, announced = _peak_and_estimate(model, _sampling(_constraint(model), 48))
+    assert announced / 2 < peak <= announced
+
+
+def _peak_and_estimate(model: HuggingFaceModel, run: Generation) -> tuple[int, int]:
+    """The most bytes of a generation, as measured and as announced."""
     announced = model.bytes_for(3, run.size.rows, run.size.max_tokens, run.size.scratch_bytes)
     model.prefill([1])  # what the library keeps for later
     with recorded_operators(memory=True) as recorded:
         drive(model, [1, 2, 3], run)
-    assert recorded.peak <= announced < factor * recorded.peak
+    return recorded.peak, announced
 
 
 @pytest.mark.parametrize(("begin", "rows"), [(_sampling, 8), (_sampling, 1), (_search, 8), (_search, 1)])
