@@ -243,15 +243,15 @@ def find(copy: Copy, fault: Fault, test_files: Sequence[str], result: Result) ->
         if run.status in (0, _NO_TESTS):
             result.files += waiting[:count]
             waiting, count = waiting[count:], 2 * count
-        elif not run.failed:
-            result.found_by = f"pytest ended with {run.status}"
         else:
-            test = run.failed[0]
-            result.add(again := copy.pytest(test))
+            failed = run.failed[:1]  # none where pytest crashed or did not end
+            result.add(again := copy.pytest(*(failed or waiting[:count])))
             if again.status == 0:
-                result.found_by = test
-            else:  # it fails without the fault, too, and so finds nothing
-                result.failing_anyway.append(test)
+                result.found_by = failed[0] if failed else f"pytest ended with {run.status}"
+            elif failed:  # it fails without the fault, too, and so finds nothing
+                result.failing_anyway += failed
+            else:
+                sys.exit(f"without the fault pytest ends with {again.status}, too: {' '.join(waiting[:count])}")
 
 
 def find_in_all_tests(copy: Copy, faults: Sequence[Fault], results: dict[str, Result]) -> None:
