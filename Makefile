@@ -218,7 +218,8 @@ pythons: $(UV)/.installed
 
 # Clients of others in their default modes against a service; one that cannot be installed is named and left out.
 clients: $(INSTALLED)
-	$(RECORD) clients -- $(BIN)/python -m tests.long.clients
+	$(RECORD) clients -- bash -ec "$(BIN)/python -m tests.long.clients; ABS_TESTS_FULL=1 $(BIN)/python -m pytest -q \
+		tests/docs/test_blocks.py -k agents.md"
 
 # The bytes of 21 real tokenizers beside what their library decodes.
 tokenizers: $(INSTALLED)

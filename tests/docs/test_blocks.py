@@ -36,7 +36,13 @@ ROOT = DOCS.parent
 WRITTEN_URL = "http://127.0.0.1:8000"
 SHELL_S_MAX = 120
 MORE = "…"  # pages shorten: at the end of a text or a list it stands for the rest, and fields are left out
-PAGES = [page for page in pages() if any(block.language in ("sh", "python") for block in blocks(page))]
+LONG = {"agents.md"}  # imports frameworks for half a minute, so `make clients` runs it
+PAGES = [
+    pytest.param(page, id=name, marks=[pytest.mark.long] if name in LONG else [])
+    for page in pages()
+    if any(block.language in ("sh", "python") for block in blocks(page))
+    and (name := page.relative_to(DOCS).as_posix())
+]
 
 
 def differs(expected: Any, actual: Any, where: str = "answer", exact: bool = True) -> str:
@@ -142,7 +148,7 @@ def compare(block: Block, output: str, executed: Block) -> None:
         assert all(choice["satisfied"] for choice in answer["choices"])
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(DOCS).as_posix())
+@pytest.mark.parametrize("page", PAGES)
 def test_the_blocks_of_a_page_print_the_shown_output(
     page: Path, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

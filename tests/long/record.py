@@ -40,9 +40,9 @@ TARGETS: dict[str, tuple[str, ...]] = {  # the files and folders on which each d
     ),
     "lowest": ("pyproject.toml", "locks", "tools/lowest.py"),
     "pythons": ("pyproject.toml", "locks", "tools/lowest.py", "tools/pythons.py"),
-    "clients": ("app/openai", "app/anthropic", "abs_client", "tests/long/clients"),
-    # `make test` runs those tests of the page that take little.
+    "clients": ("app/openai", "app/anthropic", "abs_client", "tests/long/clients", "docs/agents.md"),
     "tokenizers": ("compiler/vocab", "decoding/token_texts.py", "tests/long/real_tokenizers.py"),
+    # `make test` runs those tests of the page that take little.
     "page": ("app/playground", "tests/app/playground"),
     "starts": ("Makefile", "pyproject.toml", "locks", "tools/install.py", "app/cli", "app/local"),
     # hatchling leaves out what .gitignore names.
