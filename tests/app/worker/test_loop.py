@@ -197,6 +197,25 @@ async def test_a_cancelled_worker_requeues_its_jobs_at_once() -> None:
     assert (await broker.state(ids[0])).state == "waiting"
 
 
+async def test_a_job_delivered_to_a_cancelled_worker_is_requeued(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = MemoryBroker(16)
+
+    async def take_and_cancel(queue: str) -> Delivery:
+        delivery = await take(queue)
+        cancelled.cancel()
+        return delivery
+
+    take = broker.take
+    monkeypatch.setattr(broker, "take", take_and_cancel)
+    cancelled = asyncio.create_task(serve("q", fake_handlers.open_quick, broker, MemoryStore(1000), Settings()))
+    job_id = await broker.submit("q", "a", dump(job()))
+    with pytest.raises(asyncio.CancelledError):
+        await cancelled
+    monkeypatch.undo()
+    async with worker(fake_handlers.open_quick, broker):
+        assert isinstance(load(await broker.result(job_id)), GenerateJobResult)
+
+
 async def test_a_job_cancelled_during_worker_shutdown_ends() -> None:
     async with stoppable_worker(fake_handlers.open_blocking, shutdown_grace_s=S_MAX) as (broker, stopping):
         ids = await start_jobs(broker, "abs-1")
