@@ -5,6 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from typing import Literal
 
 from pydantic import JsonValue
@@ -85,6 +86,17 @@ def seeded(options: GenerationOptions) -> GenerationOptions:
     if options.algorithm != "sample" or options.seed is not None:
         return options
     return options.model_copy(update={"seed": secrets.randbelow(_SEEDS)})
+
+
+def seeded_apart(options: GenerationOptions, number: int) -> GenerationOptions:
+    """The options of one prompt of several, by its number from 0. It draws by itself.
+
+    The first prompt has the request's seed, and the seeds of the others follow from it.
+    """
+    if options.seed is None or number == 0:
+        return options
+    digest = blake2b(f"{options.seed} {number}".encode(), digest_size=8).digest()
+    return options.model_copy(update={"seed": int.from_bytes(digest) % _SEEDS})
 
 
 def check_generate_limits(params: GenerateParams, settings: Settings, files: ModelFiles) -> None:

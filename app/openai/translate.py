@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,7 +30,7 @@ from app.openai.chats.chat_turn import answer_constraint, chat_turn
 from app.openai.chats.policies import AppliedPolicy
 from app.openai.constraints import ParsedConstraint, parse_constraint, removable_stops, strips_space
 from app.openai.requests import ChatRequest, CompletionRequest, OpenAIRequest
-from app.requests import GenerateParams, require_ids, seeded, unsatisfiable_beside_tools
+from app.requests import GenerateParams, require_ids, seeded, seeded_apart, unsatisfiable_beside_tools
 from compiler.errors import SpecSyntaxError, SpecUnsatisfiable, SpecUnsupported
 
 COMPLETION_TOKENS, CHAT_TOKENS = 64, 256  # default budgets
@@ -145,13 +146,13 @@ def translations(
 ) -> tuple[TranslatedRequest, ...]:
     """Translates a completion, once for each prompt. Raises what `translate_completion` raises."""
     first = translate_completion(request, max_tokens, suffix_tokens, files.vocabulary.names)
-    return tuple(
-        dataclasses.replace(
-            first, params=dataclasses.replace(first.params, prompt=_with_suffix(prompt, request.suffix, files)),
-            prefix=_text(prompt, files) if request.echo else "",
-        )
-        for prompt in request.prompt
-    )
+
+    def of_prompt(number: int, prompt: str | tuple[int, ...]) -> TranslatedRequest:
+        options, text = seeded_apart(first.params.options, number), _with_suffix(prompt, request.suffix, files)
+        params = dataclasses.replace(first.params, options=options, prompt=text)
+        return dataclasses.replace(first, params=params, prefix=_text(prompt, files) if request.echo else "")
+
+    return tuple(itertools.starmap(of_prompt, enumerate(request.prompt)))
 
 
 def infill_tokens(files: ModelFiles) -> tuple[str, str, str] | None:

@@ -11,10 +11,12 @@ import pytest
 from starlette.testclient import TestClient
 
 from app.errors import InvalidRequest
+from app.messages import GenerationOptions
 from app.models import open_model_files
 from app.models.tokenizer import open_tokenizer
 from app.openai.requests import CompletionRequest
 from app.openai.translate import infill_tokens, translations
+from app.requests import seeded_apart
 from app.settings import BUILT_IN_MODEL
 
 FILES = open_model_files(BUILT_IN_MODEL)
@@ -46,10 +48,18 @@ def streamed(client: TestClient, prompt: Any, **options: Any) -> tuple[dict[int,
     return texts, usage
 
 
+def alone(client: TestClient, number: int, options: dict[str, Any]) -> Any:
+    """The answers to a prompt by itself, with the seed that it has among several."""
+    if "seed" in options:
+        sampled = GenerationOptions(max_tokens=12, algorithm="sample", seed=options["seed"])
+        options = options | {"seed": seeded_apart(sampled, number).seed}
+    return complete(client, PROMPTS[number], **options)
+
+
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_several_prompts_are_answered_as_one_by_one(options: dict[str, Any], client: TestClient) -> None:
     together, n = complete(client, PROMPTS, **options), options.get("n", 1)
-    apart = [complete(client, prompt, **options) for prompt in PROMPTS]
+    apart = [alone(client, number, options) for number in range(len(PROMPTS))]
     expected = {
         choice["index"] + n * number: choice | {"index": choice["index"] + n * number}
         for number, answer in enumerate(apart)
@@ -65,6 +75,12 @@ def test_several_prompts_are_answered_as_one_by_one(options: dict[str, Any], cli
 def test_one_seed_repeats_the_answers_to_all_prompts(client: TestClient) -> None:
     first = complete(client, PROMPTS)
     assert complete(client, PROMPTS, seed=first["seed"])["choices"] == first["choices"]
+
+
+def test_equal_prompts_draw_by_themselves(client: TestClient) -> None:
+    answers = [complete(client, 4 * PROMPTS[:1], seed=5, temperature=1.0) for _ in range(2)]
+    assert answers[0]["choices"] == answers[1]["choices"]
+    assert len({choice["text"] for choice in answers[0]["choices"]}) > 1
 
 
 def test_an_idempotency_key_repeats_all_prompts(client: TestClient) -> None:
