@@ -184,14 +184,18 @@ def _tokens(choice: ChoiceBody, text: str, files: ModelFiles, space: str) -> tup
 
 
 def _cut(written: Sequence[AnswerToken], skipped: int, left: int) -> tuple[AnswerToken, ...]:
-    """The tokens of the `left` bytes behind the first `skipped` ones."""
+    """The tokens of the `left` bytes behind the first `skipped` ones.
+
+    An alternative loses the bytes that its place loses, where it begins with them.
+    """
     tokens = []
     for token in written:
-        visible = token.bytes[skipped:][:left]
+        visible, lost = token.bytes[skipped:][:left], token.bytes[:skipped]
         skipped, left = max(0, skipped - len(token.bytes)), left - len(visible)
         # A token without bytes, a special one, stays in the list.
         if visible or not token.bytes:
-            tokens.append(replace(token, bytes=visible))
+            top = tuple(replace(other, bytes=other.bytes.removeprefix(lost)) for other in token.top)
+            tokens.append(replace(token, bytes=visible, top=top))
     return tuple(tokens)
 
 

@@ -40,6 +40,14 @@ def test_a_chat_lists_probabilities_with_and_without_constraint(client: TestClie
     assert all(token["top_logprobs"] == [] and token["constrained_logprob"] is None for token in plain)
 
 
+def test_a_place_shows_alternatives_as_they_would_stand_in_the_answer(client: TestClient) -> None:
+    # The model writes " a", and the answer begins behind the space.
+    choice = ask(client, CHATS, messages=USER, regex="a [a-z]+", logprobs=True, top_logprobs=5)["choices"][0]
+    first = choice["logprobs"]["content"][0]
+    assert first["token"] == "a"
+    assert [other["token"] for other in first["top_logprobs"] if other["logprob"] == first["logprob"]] == ["a"]
+
+
 def test_all_allowed_tokens_together_have_probability_one(client: TestClient) -> None:
     options = {"prompt": "a", "constraint": {"regex": "[ab]", "leading_space": "forbid"}, "max_tokens": 2}
     trace = ask(client, "/generate", **options, trace=True, top_log_probs=20)["choices"][0]["trace"]
