@@ -104,7 +104,7 @@ test: $(ORACLES)
 	$(MAKE) --no-print-directory --jobs 2 check tests
 
 tests: $(ORACLES)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 4 --dist loadfile --no-loadscope-reorder $(GUARDS:%=--deselect %)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder $(GUARDS:%=--deselect %)
 
 # Each part is run, whatever the others end with. It passes where all of them pass.
 test-long: $(ORACLES)

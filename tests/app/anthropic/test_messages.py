@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
-from anthropic import Anthropic, APIStatusError, BadRequestError, NotFoundError, UnprocessableEntityError
-from anthropic.types import Message, RawMessageStreamEvent
 from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
 from app.anthropic.requests import MessagesRequest, chat_of, own_path
 from app.errors import InvalidRequest
+
+# Imported where it is used: each process that collects the tests would take seconds for it.
+if TYPE_CHECKING:
+    from anthropic import Anthropic
+    from anthropic.types import Message
 
 MODEL = "deepseek"
 FEED: Any = {"name": "feed", "description": "feeds", "input_schema": {
@@ -31,6 +34,8 @@ def client(agent_client: TestClient) -> TestClient:
 
 @pytest.fixture(scope="module")
 def ai(client: TestClient) -> Anthropic:
+    from anthropic import Anthropic
+
     return Anthropic(base_url="http://testserver", api_key="none", http_client=client, max_retries=0)
 
 
@@ -42,6 +47,8 @@ def fields(**options: Any) -> dict[str, Any]:
 
 
 def answer(ai: Anthropic, **options: Any) -> Message:
+    from anthropic.types import Message
+
     message = ai.messages.create(**fields(**options))
     TypeAdapter(Message).validate_python(message.model_dump(by_alias=True))
     return message
@@ -49,6 +56,8 @@ def answer(ai: Anthropic, **options: Any) -> Message:
 
 def check_events(ai: Anthropic, **options: Any) -> None:
     """The events of a stream are in order, and make the message."""
+    from anthropic.types import RawMessageStreamEvent
+
     plain = answer(ai, **options)
     events: list[Any] = list(ai.messages.create(**fields(**options), stream=True))
     for event in events:
@@ -160,19 +169,21 @@ def test_tokens_are_counted_as_the_answer_counts_them(ai: Anthropic) -> None:
 
 
 def test_errors_have_the_shape_that_the_client_reads(ai: Anthropic, client: TestClient) -> None:
-    with pytest.raises(NotFoundError) as unknown:
+    import anthropic
+
+    with pytest.raises(anthropic.NotFoundError) as unknown:
         answer(ai, model="other")
     body: Any = unknown.value.body
     assert body["type"] == "error" and body["error"]["type"] == "not_found_error" and body["request_id"]
     assert body["error"]["code"] == "unknown_model"
-    with pytest.raises(UnprocessableEntityError) as refused:
+    with pytest.raises(anthropic.UnprocessableEntityError) as refused:
         answer(ai, output_config={"format": {"type": "json_schema", "schema": {"type": 5}}})
     body = refused.value.body
     assert body["error"]["type"] == "invalid_request_error"
     assert body["error"]["param"].startswith("output_config.format.schema")
-    with pytest.raises(BadRequestError, match="did you mean"):
+    with pytest.raises(anthropic.BadRequestError, match="did you mean"):
         ai.messages.create(**{**fields(), "extra_body": {"regx": "a"}})
-    with pytest.raises(APIStatusError) as small:
+    with pytest.raises(anthropic.APIStatusError) as small:
         answer(ai, max_tokens=2, regex="[a-z]{200}")
     assert small.value.body["error"]["code"] == "budget_too_small"  # type: ignore[index]
     unread = client.post("/v1/messages", content=b"{", headers={"content-type": "application/json"}).json()
