@@ -3,6 +3,7 @@
 They are those of Pesic, "Constraint-based workflow management systems", 2008.
 
 Between a call and the next one stands a result. So the chain templates pass over results, unless they name one.
+A conversation ends with a reply. So `end` passes over results and replies, unless it names one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from compiler.errors import SpecSyntaxError, SpecUnsupported, did_you_mean, shown_name
 
 # {next_b}: b is the next event; {before_a}: a was the event before. Both pass over results.
+# {passed}: events that may follow the last one.
 BINARY = {
     "responded_existence": "F {a} -> F {b}",
     "co_existence": "F {a} <-> F {b}",
@@ -36,7 +38,7 @@ BINARY = {
     "not_chain_precedence": "G({b} -> !{before_a})",
     "not_chain_succession": "G({a} -> !{next_b})",
 }
-UNARY = {"init": "{a}", "end": "F({a} & last)"}
+UNARY = {"init": "{a}", "end": "F({a} & WX G({passed}))"}
 COUNTED = ("existence", "absence", "exactly")
 TEMPLATES = (*COUNTED, *UNARY, *BINARY)
 COUNT_MAX = 50
@@ -65,11 +67,12 @@ def expanded(rule: str) -> str:
         return _counted(template, f"({first})", count)
     if template in UNARY:
         _expect(not others, "one event", rule)
-        return UNARY[template].format(a=f"({first})")
+        passed = "false" if _is(first, "reply") else "reply" if _is(first, "result") else "result | reply"
+        return UNARY[template].format(a=f"({first})", passed=passed)
     _expect(len(others) == 1, "two events", rule)
     a, b = f"({first})", f"({others[0]})"
-    next_b = f"X{b}" if _is_result(others[0]) else f"X(result U {b})"
-    before_a = f"Y{a}" if _is_result(first) else f"Y(result S {a})"
+    next_b = f"X{b}" if _is(others[0], "result") else f"X(result U {b})"
+    before_a = f"Y{a}" if _is(first, "result") else f"Y(result S {a})"
     return BINARY[template].format(a=a, b=b, next_b=next_b, before_a=before_a)
 
 
@@ -89,8 +92,8 @@ def _at_least(event: str, count: int) -> str:
     return formula
 
 
-def _is_result(event: str) -> bool:
-    return re.match(r"\s*result(?!\w)", event) is not None
+def _is(event: str, kind: str) -> bool:
+    return re.match(rf"\s*{kind}(?!\w)", event) is not None
 
 
 def _arguments(rule: str) -> list[str]:

@@ -67,9 +67,17 @@ CALL_A, CALL_B, REPLY = frozenset({"call(a)"}), frozenset({"call(b)"}), frozense
         ("chain_precedence(result(a), call(b))", [RESULT, CALL_A, CALL_B], False),
         ("not_chain_response(call(a), call(b))", [CALL_A, RESULT, CALL_B], False),
         ("chain_response(call(a), reply)", [CALL_A, RESULT, REPLY], True),
+        ("end(call(a))", [CALL_B, RESULT, CALL_A, RESULT, REPLY], True),
+        ("end(call(a))", [CALL_A, RESULT, REPLY, CALL_B, RESULT, REPLY], False),
+        ("end(call(a))", [CALL_A], True),
+        ("end(call(a))", [REPLY], False),
+        ("end(result(a))", [CALL_A, RESULT, REPLY], True),
+        ("end(result(a))", [CALL_A, RESULT, CALL_B, REPLY], False),
+        ("end(reply)", [CALL_A, RESULT, REPLY], True),
+        ("end(reply)", [REPLY, CALL_A, RESULT], False),
     ],
 )
-def test_chain_templates_pass_over_results(rule: str, trace: list[frozenset[str]], verdict: bool) -> None:
+def test_templates_pass_over_results_and_replies(rule: str, trace: list[frozenset[str]], verdict: bool) -> None:
     letters = list(dict.fromkeys([*trace, REPLY, CALL_A, CALL_B, RESULT]))
     (read,) = read_rules([rule], None, guard())
     assert formula_to_dfa(read.formula, letters, guard()).accepts(map(letters.index, trace)) is verdict
