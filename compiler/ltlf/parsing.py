@@ -8,7 +8,7 @@ U, R, W, M and S read to the right. A word made of operator letters alone (GF, X
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from compiler.errors import SpecSyntaxError
@@ -29,6 +29,10 @@ from compiler.ltlf.tokens import OPERAND, AtomReader, Token, fault, formula_toke
 _UNTILS = (Op.UNTIL, Op.SINCE)
 _LEVELS: tuple[tuple[Op, ...], ...] = ((Op.IFF, Op.IMPLIES), (Op.OR,), (Op.AND,), _UNTILS, RELEASES)
 _WORD = re.compile(r"[^\W\d]\w*")
+# What each operator of the past says at the first step, behind an example of it.
+_AT_FIRST = {
+    Op.YESTERDAY: ("Y a", "false"), Op.ONCE: ("O a", "a"), Op.HISTORICALLY: ("H a", "a"), Op.SINCE: ("(a S b)", "b"),
+}  # fmt: skip
 _INFIX = "an operator such as & or U, or the end"
 
 
@@ -39,7 +43,7 @@ class _Frame:
     opened_at: int
     operands: list[int] = field(default_factory=list)
     operators: list[Token] = field(default_factory=list)
-    prefixes: list[Op] = field(default_factory=list)
+    prefixes: list[Token] = field(default_factory=list)
 
 
 class _Parser:
@@ -53,6 +57,9 @@ class _Parser:
         self.names: set[str] = set()
         self.words: list[Token] = []  # bare names
         self.nexts: list[Token] = []
+        # Nodes that look back from their own step, and the operators that do so. Built by index, as nodes are shared.
+        self.looking_back: dict[int, Token] = {}
+        self.looks_back_first: Token | None = None
 
     def parse(self) -> LtlfFormula:
         previous: Token | None = None  # None, or an operand's last token where an operator may follow
@@ -71,13 +78,15 @@ class _Parser:
         if weak and len(weak) < len(self.nexts):
             message = "beside X[!], other tools read X as the weak next, which is WX here: write X[!] or WX"
             raise fault(message, self.source, weak[0].position, "X[!] or WX")
-        return self.builder.formula(self._group(frame.operands, frame.operators, 0))
+        root = self._group(frame.operands, frame.operators, 0)
+        self.looks_back_first = self.looking_back.get(root)
+        return self.builder.formula(root)
 
     def _operand(self, token: Token) -> bool:
         """Read a token where a formula must start or go on. True when it completes an operand."""
         if token.op in PREFIX:
             self._deepen()
-            self.frames[-1].prefixes.append(token.op)
+            self.frames[-1].prefixes.append(token)
             return False
         if token.text == "(" and token.op is None:
             self._deepen()
@@ -157,6 +166,18 @@ class _Parser:
                 message = "an operator and a name form one word: put a space between them, or quotes around both"
                 raise fault(message, self.source, begin, OPERAND, replacement=(begin + glued, begin + glued, " "))
 
+    def check_past(self, formula: LtlfFormula) -> None:
+        """Raise SpecSyntaxError where an operator of the past looks back from the first step."""
+        token = self.looks_back_first
+        if token is None or token.op is None:
+            return
+        shown, first = _AT_FIRST[token.op]
+        message = f"no operator of the future stands around {token.op.value}, so it looks back from the first step"
+        expected = f"F(last & {shown}) to look back from the last step, or {first} for the first step"
+        past_alone = all(node.op in BOOLEAN | PAST for node in formula.nodes)
+        replacement = (0, len(self.source), f"F(last & ({self.source}))") if past_alone else None
+        raise fault(message, self.source, token.position, expected, replacement=replacement)
+
     def _deepen(self) -> None:
         self.depth += 1
         self.guard.check("nesting_depth_max", self.depth)
@@ -165,8 +186,8 @@ class _Parser:
         """Take a finished operand: the waiting prefixes apply to it, innermost first."""
         frame = self.frames[-1]
         # The prefix that stands last is applied first.
-        for op in reversed(frame.prefixes):
-            operand = self.builder.add(op, (operand,))
+        for token in reversed(frame.prefixes):
+            operand = self._add(token, (operand,))
         self.depth -= len(frame.prefixes)
         frame.prefixes.clear()
         frame.operands.append(operand)
@@ -187,14 +208,24 @@ class _Parser:
         starts, ends = [0, *(cut + 1 for cut in cuts)], [*cuts, len(operators)]
         parts = [self._group(operands[a : b + 1], operators[a:b], level + 1) for a, b in zip(starts, ends, strict=True)]
         if ops[0] in (Op.OR, Op.AND):
-            return self.builder.add(ops[0], parts) if cuts else parts[0]
+            return self._add(operators[cuts[0]], parts) if cuts else parts[0]
         # To the right: a U b U c is a U (b U c).
         result = parts.pop()
         for cut in reversed(cuts):
-            op = operators[cut].op
-            assert op is not None  # an operator between two operands always has one
-            result = self.builder.add(op, (parts.pop(), result))
+            result = self._add(operators[cut], (parts.pop(), result))
         return result
+
+    def _add(self, token: Token, args: Sequence[int]) -> int:
+        """The node of an operator."""
+        assert token.op is not None  # brackets and the end are no operators
+        node = self.builder.add(token.op, args)
+        if token.op in PAST:
+            self.looking_back.setdefault(node, token)
+        elif token.op in BOOLEAN:
+            for argument in args:
+                if argument in self.looking_back:
+                    self.looking_back.setdefault(node, self.looking_back[argument])
+        return node
 
 
 def parse_formula(
@@ -205,8 +236,8 @@ def parse_formula(
     atoms     reads what else is a proposition where a name may stand
     declared  names that are certainly propositions: other bare words that are operators or constants of other tools
               (Fa, tt, end) are refused; None refuses none
-    Raises SpecSyntaxError with the offset of the fault, SpecUnsupported for operators of other dialects (N, F[0,3]) and
-    for the future inside the past, and LimitExceeded over formula_chars_max, nesting_depth_max (brackets and prefix
+    Raises SpecSyntaxError with the offset of the fault, also where the past is looked at from the first step alone,
+    SpecUnsupported for operators of other dialects (N, F[0,3]) and for the future inside the past, and LimitExceeded over formula_chars_max, nesting_depth_max (brackets and prefix
     operators inside one another) or propositions_max.
 
     >>> from compiler.limits import DEFAULT_LIMITS
@@ -226,4 +257,5 @@ def parse_formula(
             message = f"the operator {node.op} speaks of the past: nothing inside it may speak of later steps"
             raise unsupported(message, f"the future inside {node.op}", None)
         future.append(inside or node.op not in BOOLEAN | PAST)
+    parser.check_past(formula)
     return formula
