@@ -3,6 +3,7 @@
 They are those of Pesic, "Constraint-based workflow management systems", 2008.
 
 Between a call and the next one stands a result. So the chain templates pass over results, unless they name one.
+A conversation ends with a reply. So `end` passes over results and replies, unless it names one.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from compiler.errors import SpecSyntaxError, SpecUnsupported, did_you_mean, shown_name
 
 # {next_b}: b is the next event; {before_a}: a was the event before. Both pass over results.
+# {passed}: events that may follow the last one.
 BINARY = {
     "responded_existence": "F {a} -> F {b}",
     "co_existence": "F {a} <-> F {b}",
@@ -36,7 +38,7 @@ BINARY = {
     "not_chain_precedence": "G({b} -> !{before_a})",
     "not_chain_succession": "G({a} -> !{next_b})",
 }
-UNARY = {"init": "{a}", "end": "F({a} & last)"}
+UNARY = {"init": "{a}", "end": "F({a} & WX G({passed}))"}
 COUNTED = ("existence", "absence", "exactly")
 TEMPLATES = (*COUNTED, *UNARY, *BINARY)
 COUNT_MAX = 50
@@ -65,11 +67,12 @@ def expanded(rule: str) -> str:
         return _counted(template, f"({first})", count)
     if template in UNARY:
         _expect(not others, "one event", rule)
-        return UNARY[template].format(a=f"({first})")
+        passed = "false" if _is(first, "reply") else "reply" if _is(first, "result") else "result | reply"
+        return UNARY[template].format(a=f"({first})", passed=passed)
     _expect(len(others) == 1, "two events", rule)
     a, b = f"({first})", f"({others[0]})"
-    next_b = f"X{b}" if _is_result(others[0]) else f"X(result U {b})"
-    before_a = f"Y{a}" if _is_result(first) else f"Y(result S {a})"
+    next_b = f"X{b}" if _is(others[0], "result") else f"X(result U {b})"
+    before_a = f"Y{a}" if _is(first, "result") else f"Y(result S {a})"
     return BINARY[template].format(a=a, b=b, next_b=next_b, before_a=before_a)
 
 
@@ -89,8 +92,8 @@ def _at_least(event: str, count: int) -> str:
     return formula
 
 
-def _is_result(event: str) -> bool:
-    return re.match(r"\s*result(?!\w)", event) is not None
+def _is(event: str, kind: str) -> bool:
+    return re.match(rf"\s*{kind}(?!\w)", event) is not None
 
 
 def _arguments(rule: str) -> list[str]:
@@ -130,7 +133,9 @@ def _expect(holds: bool, expected: str, rule: str) -> None:
 
 # --- files of Declare -----------------------------------------------------------------------------------------------
 
-_LINE = re.compile(r"\s*([A-Za-z][A-Za-z -]*?)\s*(\d*)\s*\[([^\]]*)\]\s*(.*)")
+_LINE = re.compile(r"\s*([A-Za-z][A-Za-z -]*?)\s*(\d*)\s*\[([^|]*)\]\s*(\|.*)?")
+# Activities, attributes and comments. The names of attributes hold any signs; a colon ends them.
+_DECLARATION = re.compile(r"\s*(?:(?:activity|bind|attribute)\b|#|[^\[]*:)")
 _ALIASES = {"end": "end", "last": "end", "exclusive_choice": "exclusive_choice", "coexistence": "co_existence",
             "not_coexistence": "not_co_existence"}  # fmt: skip
 
@@ -138,12 +143,12 @@ _ALIASES = {"end": "end", "last": "end", "exclusive_choice": "exclusive_choice",
 def read_decl(text: str) -> list[str]:
     """The rules of a `.decl` file, one a line. Activities are calls of the tools of their names.
 
-    Lines that declare activities and attributes are passed over. Raises SpecSyntaxError for unknown templates, and
-    SpecUnsupported for conditions on data or time.
+    A byte order mark, comments, and lines that declare activities and attributes are passed over. Raises
+    SpecSyntaxError for unknown templates, and SpecUnsupported for conditions on data or time.
     """
     rules = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or re.match(r"\s*(activity|bind|attribute)\b|\s*[\w\s,]+:", line):
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
+        if not line.strip() or _DECLARATION.match(line):
             continue
         match = _LINE.fullmatch(line)
         if match is None:
@@ -160,7 +165,7 @@ def _rule(match: re.Match[str], line: int) -> str:
     if template not in TEMPLATES:
         message = f"line {line}: there is no template {shown_name(match[1])}{did_you_mean(template, TEMPLATES)}"
         raise SpecSyntaxError(message, expected="a template of Declare", field="policy.decl")
-    if match[4].replace("|", "").strip():
+    if match[4] and match[4].replace("|", "").strip():
         message = f"line {line}: conditions of Declare files are not supported: write them as call(tool, path > 5)"
         raise SpecUnsupported(message, construct="condition of a Declare file", field="policy.decl")
     names = _names(match[3])

@@ -22,7 +22,7 @@ def random_formula_with_past(rng: random.Random, names: Sequence[str] = NAMES) -
     formula = random_formula(rng, places)
     while "p" in formula:
         formula = formula.replace("p", f"({_nested_past(rng, names, rng.randint(1, 3))})", 1)
-    return formula
+    return f"{rng.choice('FGX')}({formula})"  # nothing may look back from the first step
 
 
 def _nested_past(rng: random.Random, names: Sequence[str], depth: int) -> str:

@@ -14,7 +14,7 @@ from jsonschema import Draft202012Validator
 from compiler.automata import UNREACHABLE
 from compiler.errors import LimitExceeded, SpecSyntaxError
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
-from compiler.policies import Event, EventKind
+from compiler.policies import Event, EventKind, read_decl
 from compiler.policies.events import EventProposition, read_proposition
 from compiler.policies.letters import writable_within
 from compiler.policies.policy import PolicyAutomaton, compile_policy
@@ -60,6 +60,16 @@ def test_what_comes_first_is_called_first() -> None:
     policy = policy_of(["precedence(approve, refund)"])
     assert set(policy.next_events(policy.state([])).arguments) == {"approve", "notify"}
     assert set(policy.next_events(policy.state([call("approve"), result("approve")])).arguments) == set(TOOLS)
+
+
+def test_the_last_call_comes_before_the_reply() -> None:
+    policy = policy_of(read_decl("End[notify]"))
+    assert not policy.next_events(policy.state([])).reply and set(policy.next_events(0).arguments) == set(TOOLS)
+    past = [call("notify"), result("notify")]
+    assert policy.next_events(policy.state(past)).reply
+    assert set(policy.next_events(policy.state([*past, REPLY, call("refund"), result("refund")]), 1).arguments) == {
+        "notify"
+    }
 
 
 def test_arguments_are_constrained_by_the_rules_that_speak_of_them() -> None:
@@ -147,6 +157,7 @@ def random_rule(rng: random.Random) -> str:
             f"{rng.choice(_TEMPLATES)}({a}, {b})",
             f"existence({a})",
             f"absence({a}, {rng.randint(1, 3)})",
+            f"end({a})",
             f"G({a} -> O {b})",
             f"F({a} & Y {b})",
             f"F({a} & X({b} | X {a}))",
