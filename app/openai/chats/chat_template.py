@@ -12,7 +12,7 @@ from app.errors import InvalidRequest, SettingsInvalid
 from app.formats import PLAIN_CALLS, CallFormat
 from app.models import ModelFiles
 from app.openai.chats.markers import CallerText, RenderedPrompt
-from app.openai.chats.tools import TemplateFields, ToolUse, template_messages, tool_variable
+from app.openai.chats.tools import TemplateFields, ToolUse, object_of, template_messages, tool_variable
 from app.openai.requests import MessageBody
 
 _NO_TEMPLATE = "the model has no chat template: send a prompt to /v1/completions"
@@ -52,16 +52,31 @@ def render_prompt(
 
 
 def _render(template: Any, variables: dict[str, Any]) -> str:
-    """The text of a template. Templates that join arguments to text as strings get their JSON."""
-    try:
-        return str(template.render(variables))
-    except TypeError:
-        called = [message for message in variables["messages"] if "tool_calls" in message]
-        if not called:
-            raise
-        for call in (call for message in called for call in message["tool_calls"]):
-            call["function"]["arguments"] = json.dumps(call["function"]["arguments"], ensure_ascii=False)
-        return str(template.render(variables))
+    """The text of a template. Where it fails on arguments of calls, it gets all as texts, then all as objects."""
+    called = [call["function"] for message in variables["messages"] for call in message.get("tool_calls", ())]
+    arguments, failure = [function["arguments"] for function in called], None
+    for form in (_unchanged, _as_text, _as_object) if called else (_unchanged,):
+        for function, value in zip(called, arguments, strict=True):
+            function["arguments"] = form(value)
+        try:
+            return str(template.render(variables))
+        except Exception as error:  # of the template's code, in any way
+            # A reason that the template gives says more than a failure of its code.
+            failure = error if failure is None or isinstance(error, _TemplateRejection) else failure
+    assert failure is not None
+    raise failure
+
+
+def _unchanged(arguments: object) -> object:
+    return arguments
+
+
+def _as_text(arguments: object) -> object:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
+def _as_object(arguments: object) -> object:
+    return object_of(arguments) if isinstance(arguments, str) else arguments
 
 
 def _rendered(template: Any, variables: dict[str, Any], text: CallerText) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from app.api.conversations import arguments_object
 from app.errors import InvalidRequest
 from app.formats import (
     NO_ARGUMENTS,
@@ -189,12 +190,21 @@ def _template_id(call: str, calls: CallFormat) -> str:
 
 def _template_call(call: MessageToolCallBody, calls: CallFormat) -> dict[str, Any]:
     if call.function is not None:
-        function = {"name": call.function.name, "arguments": json.loads(call.function.arguments)}
+        text = call.function.arguments
+        # A call of another model may have any text. Formats of single parameters get it as one of them.
+        other = text if calls.parameters is None else object_of(text)
+        arguments = other if arguments_object(text) is None else json.loads(text)
+        function = {"name": call.function.name, "arguments": arguments}
     else:
         assert call.custom is not None
-        function = {"name": call.custom.name, "arguments": {"input": call.custom.input}}
+        function = {"name": call.custom.name, "arguments": object_of(call.custom.input)}
     number = {} if call.id is None else {"id": _template_id(call.id, calls)}
     return {"type": "function", "function": function, **number}
+
+
+def object_of(text: str) -> dict[str, Any]:
+    """The arguments of a call that takes a text."""
+    return {"input": text}
 
 
 def _calls_text(made: Sequence[MessageToolCallBody], calls: CallFormat) -> str:
