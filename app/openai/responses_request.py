@@ -74,7 +74,7 @@ class ResponsesRequest(OpenAIRequest, ThinkingFields):
     model_config = BUILD_AT_ONCE
 
     input: ObjectOrString = Field(description="A text, or items: messages, thoughts, calls and their outputs")
-    instructions: str | None = Field(None, description="A message of the system before all others")
+    instructions: str | None = Field(None, description="A message of the developer before all others")
     max_output_tokens: int | None = Field(None, ge=1, description="The budget; default 256")
     text: TextBody | None = None
     tools: list[dict[str, Any]] | None = Field(
@@ -203,7 +203,7 @@ def _messages(request: ResponsesRequest) -> list[MessageBody]:
         raise InvalidRequest((("input", f"must be a text, or 1 to {ITEMS_MAX} items"),))
     turns: list[dict[str, Any]] = []
     if request.instructions is not None:
-        turns.append({"role": "system", "content": request.instructions})
+        turns.append({"role": "developer", "content": request.instructions})
     places = [""] * len(turns)  # the item of each turn
     thought = ""  # the items of reasoning before a turn
     for number, item in enumerate(items):

@@ -23,6 +23,7 @@ from app.formats import (
 from app.openai.requests import ChatRequest, MessageBody, MessageToolCallBody
 from app.openai.tool_bodies import CustomToolBody, ToolBody
 
+_INSTRUCTIONS = ("system", "developer")
 _NO_TOOL = "no tool has this name"
 _INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
@@ -161,7 +162,24 @@ def template_messages(
     messages: Sequence[MessageBody], fields: TemplateFields, calls: CallFormat
 ) -> list[dict[str, Any]]:
     """Messages as a chat template reads them."""
-    return [_template_message(message, fields, calls) for message in messages]
+    return [_template_message(message, fields, calls) for message in _with_one_system(messages)]
+
+
+def _with_one_system(messages: Sequence[MessageBody]) -> Sequence[MessageBody]:
+    """The messages, in which those of the developer and the system are one, where the first of them stands.
+
+    Templates know the role `system` alone, and many refuse a second message of it. Several messages of the role
+    `system` itself stay, because the caller has written them for the template.
+    """
+    instructions = [message for message in messages if message.role in _INSTRUCTIONS]
+    if len(instructions) < 2 or all(message.role == "system" for message in instructions):
+        return messages
+    text = "\n\n".join(message.content for message in instructions if message.content)
+    first = instructions[0].model_copy(update={"content": text})
+    return [
+        first if message is instructions[0] else message for message in messages
+        if message is instructions[0] or message.role not in _INSTRUCTIONS
+    ]  # fmt: skip
 
 
 def _template_message(message: MessageBody, fields: TemplateFields, calls: CallFormat) -> dict[str, Any]:

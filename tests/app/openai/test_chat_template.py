@@ -31,6 +31,7 @@ STRICT = (
     "{{ raise_exception('Roles must alternate') }}{% endif %}{% generation %}{{ message | tojson }}{% endgeneration %}"
     "{% if loop.index > 2 %}{% break %}{% endif %}{% endfor %}"
 )
+LOOP, CALLS = "{% for message in messages %}<{{ message.role }}>", "{% set calls = message.tool_calls %}"
 TURNS = [("user", " Hello, \"wörld\" "), ("assistant", "Hi."), ("user", "And now?")]
 
 
@@ -69,6 +70,19 @@ def test_the_template_is_a_file_or_the_default_entry(folder: Path) -> None:
     assert render_prompt(files_with(folder, several), messages_of(("user", "a"))).text == "yes"
     (folder / "chat_template.jinja").write_text("{{ eos_token }}file", encoding="utf-8")
     assert render_prompt(files_with(folder, several), messages_of(("user", "a"))).text == "<eos>file"
+
+
+@pytest.mark.parametrize(("roles", "written"), [
+    ("developer", "<system>0"), ("user developer", "<user>0<system>1"),
+    ("system developer user", "<system>0\n\n1<user>2"), ("developer system user", "<system>0\n\n1<user>2"),
+    ("developer developer user", "<system>0\n\n1<user>2"),
+    ("system user assistant developer user", "<system>0\n\n3<user>1<assistant>2<user>4"),
+    ("system system user", "<system>0<system>1<user>2"), ("user system", "<user>0<system>1"),
+])  # fmt: skip
+def test_messages_of_developer_and_system_become_one(folder: Path, roles: str, written: str) -> None:
+    files = files_with(folder, LOOP + "{{ message.content }}{% endfor %}")
+    messages = messages_of(*((role, str(number)) for number, role in enumerate(roles.split())))
+    assert render_prompt(files, messages).text == written
 
 
 def refusal(files: ModelFiles, *messages: tuple[str, str], **arguments: Any) -> str:
@@ -149,7 +163,6 @@ HISTORY = [
     {"role": "user", "content": "a"}, {"role": "assistant", "reasoning_content": "hm", "tool_calls": [CALL]},
     {"role": "tool", "content": "b", "tool_call_id": "c"},
 ]  # fmt: skip
-LOOP, CALLS = "{% for message in messages %}<{{ message.role }}>", "{% set calls = message.tool_calls %}"
 
 
 @pytest.mark.parametrize(("body", "written"), [

@@ -145,7 +145,7 @@ def test_calls_join_the_turn_before_them() -> None:
     call = {"type": "function_call", "call_id": "a", "name": "feed", "arguments": "{}"}
     items = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, call, {**call, "call_id": "c"}]
     chat = chat_of(ResponsesRequest.model_validate({"input": items, "instructions": "d"}))
-    assert [message.role for message in chat.messages] == ["system", "user", "assistant"]
+    assert [message.role for message in chat.messages] == ["developer", "user", "assistant"]
     assert [called.id for called in chat.messages[-1].tool_calls or ()] == ["a", "c"]
 
 
