@@ -37,15 +37,16 @@ def render_prompt(
     Raises InvalidRequest if the model has no template or the template rejects the messages, and SettingsInvalid if the
     template is invalid.
     """
-    if files.chat_template is None:
+    source = files.template(with_tools=tools is not None)
+    if source is None:
         raise InvalidRequest((("messages", _NO_TEMPLATE),))
     for name in arguments or {}:
         if name in _RESERVED or name in files.special_tokens:
             raise InvalidRequest(((f"chat_template_kwargs.{name}", "is set by the server: leave it out"),))
-    template, fields = _compiled(files.chat_template)
+    template, fields = _compiled(source)
     sent: dict[str, Any] = {**(arguments or {}), "messages": template_messages(messages, fields, calls)}
     sent |= {} if tools is None else {"tools": tool_variable(tools)}
-    text = CallerText(files.markers, sent, files.chat_template + "".join(files.special_tokens.values()))
+    text = CallerText(files.markers, sent, source + "".join(files.special_tokens.values()))
     variables = {**_UNUSED, **files.special_tokens, "add_generation_prompt": add_generation_prompt}
     variables |= {name: text.covered(value) for name, value in sent.items()}
     return text.uncovered(_rendered(template, variables, text))
@@ -93,7 +94,7 @@ def _rendered(template: Any, variables: dict[str, Any], text: CallerText) -> str
         raise InvalidRequest((("messages", f"{_REJECTED} ({type(error).__name__})"),)) from None
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=16)
 def _compiled(text: str) -> tuple[Any, TemplateFields]:
     """The compiled template, and the fields of messages that it reads."""
     # Imported here, because most processes never render a template.
