@@ -16,7 +16,6 @@ from app.openai.responses import DeferredModel
 from app.openai.responses_request import ITEMS_MAX
 from app.openai.tool_bodies import ToolBody
 from app.openai.unknown_fields import StrayField, stray_keys
-from compiler.exact_json import dump_json
 
 _TEXT_ONLY = "contains a block that is not text: the model reads text only"
 # Fields that are read, and those of answers that clients send back.
@@ -31,6 +30,7 @@ _PATHS = (
     (re.compile(r"^response_format"), "output_config.format"), (re.compile(r"^stop\b"), "stop_sequences"),
     (re.compile(r"^(tools\.[0-9*]+)\.function\.parameters"), r"\1.input_schema"),
     (re.compile(r"^(tools\.[0-9*]+)\.function"), r"\1"), (re.compile(r"^tool_choice\.function"), "tool_choice"),
+    (re.compile(r"^(messages\.[0-9]+)\.tool_calls\b.*"), r"\1.content"),
     (re.compile(r"^max_completion_tokens"), "max_tokens"),
     (re.compile(r"^(max_thinking_tokens|reasoning_effort)"), "thinking"),
 )  # fmt: skip
@@ -205,6 +205,8 @@ def _turns(message: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:
     match message:
         case {"role": "user" | "assistant" as role, "content": str() as text}:
             yield {"role": role, "content": text}
+        case {"role": "assistant", "content": None}:
+            yield {"role": "assistant", "content": ""}
         case {"role": "assistant", "content": [*blocks]}:
             yield _answer(blocks, f"{path}.content")
         case {"role": "user", "content": [*blocks]}:
@@ -232,20 +234,21 @@ def _user_turns(blocks: list[Any], path: str) -> Iterator[dict[str, Any]]:
 
 
 def _answer(blocks: list[Any], path: str) -> dict[str, Any]:
-    """An earlier answer: its thoughts, texts and calls."""
+    """An earlier answer: its thoughts, texts and calls. Other blocks, of tools that do not run here, are left out."""
     texts, thoughts, calls = list[str](), list[str](), list[dict[str, Any]]()
     for number, block in enumerate(blocks):
         match block:
-            case {"type": "tool_use", "id": str() as call, "name": name, "input": dict() as arguments}:
-                written = dump_json(arguments, ensure_ascii=False, separators=(", ", ": "))
-                function = {"name": name, "arguments": written}
+            case {"type": "tool_use", "id": str() as call, "name": str() | None as name}:
+                function = {"name": name, "arguments": block.get("input")}
                 calls.append({"id": call, "type": "function", "function": function})
             case {"type": "thinking", "thinking": str() as thought}:
                 thoughts.append(thought)
-            case {"type": "redacted_thinking"}:
+            case {"type": "text", "text": str() as text}:
+                texts.append(text)
+            case {"type": str() as kind} if kind not in ("text", "tool_use"):
                 pass
             case _:
-                texts.append(_block_text(block, f"{path}.{number}"))
+                raise InvalidRequest(((f"{path}.{number}", "must be a block with a type, and what belongs to it"),))
     turn: dict[str, Any] = {"role": "assistant", "content": "\n".join(texts) if texts or not calls else None}
     turn |= {"tool_calls": calls} if calls else {}
     return turn | ({"reasoning_content": "".join(thoughts)} if thoughts else {})

@@ -13,8 +13,7 @@ from app.anthropic.writer import MessagesWriter
 from app.api.dependencies import IdempotencyKey, ModelsDependency, while_connected
 from app.api.json_route import JsonRoute
 from app.api.openapi import errors, event, headers, stream_of, typed_events
-from app.formats import chat_format
-from app.openai.chats.chat_turn import chat_prompt
+from app.openai.chats.chat_turn import chat_family, chat_prompt
 from app.openai.chats.tools import tool_use
 from app.openai.responses_request import own_paths
 from app.openai.routes import HEADERS, ignored_header, respond, translated_chat
@@ -53,7 +52,7 @@ async def count_tokens(
     response.headers.update(ignored_header(service, body, stray_parts(body)))
     with own_paths(own_path):
         chat = await asyncio.to_thread(chat_of, body)
-        family = chat_format(service.files.chat_template, service.settings.inference.chat_format)
+        family = chat_family(service.files, service.settings.inference.chat_format)
         prompt = await asyncio.to_thread(chat_prompt, chat, service.files, tool_use(chat), family)
         counted = service.tokenize(prompt.text, add_special_tokens=False, markers=prompt.markers)
         return CountTokensResponse(input_tokens=len((await while_connected(request, counted)).ids))

@@ -6,14 +6,15 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated, Any, Literal, Protocol, Self
 
-from pydantic import BeforeValidator, Field, WithJsonSchema, model_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, model_validator
 
+from app.api.middleware.body import read_json
 from app.auth import KeyPolicy
-from app.errors import InvalidRequest
+from app.errors import InvalidJson, InvalidRequest
 from app.formats import NO_ARGUMENTS
 from app.messages import PolicyEvent, StrictModel
 from app.service import PolicyParams
-from compiler.exact_json import read_float
+from compiler.exact_json import dump_json, read_float
 from compiler.policies import read_decl
 
 ANY_OBJECT: dict[str, Any] = {"type": "object"}
@@ -41,20 +42,34 @@ class PolicyBody(StrictModel):
 NO_RULES = PolicyBody.model_validate({})
 
 
-def _text(value: object) -> object:
-    """The text of a message, whose parts are joined by newlines."""
+_TEXTS = ("text", "input_text", "output_text")  # types of the parts of a message
+
+
+def message_text(value: object, role: object) -> object:
+    """The text of a message, whose parts are joined by newlines. Raises ValueError for parts that are not text.
+
+    An earlier answer may be of another model, so its parts that are not text are left out.
+    """
     if value is None or isinstance(value, str):
         return value
     if not isinstance(value, list) or not value:
         raise ValueError('must be a string, or a list of parts {"type": "text", "text": "..."}')
-    return "\n".join(_parts(value))
+    return "\n".join(_parts(value, role == "assistant"))
 
 
-def _parts(parts: Iterable[object]) -> Iterable[str]:
+def _text(value: object, info: ValidationInfo) -> object:
+    return message_text(value, info.data.get("role"))
+
+
+def _parts(parts: Iterable[object], is_answer: bool) -> Iterable[str]:
     for part in parts:
         match part:
-            case {"type": "text", "text": str() as text}:
+            case {"type": kind, "text": str() as text} if kind in _TEXTS:
                 yield text
+            case {"type": "refusal", "refusal": str() as text} if is_answer:
+                yield text
+            case dict() if is_answer:
+                pass
             case _:
                 raise ValueError("contains a part that is not text: the model reads text only")
 
@@ -64,12 +79,35 @@ _TEXT_SCHEMA = {
         {"type": "string"},
         {"type": "array", "minItems": 1, "items": {
             "type": "object", "required": ["type", "text"],
-            "properties": {"type": {"const": "text"}, "text": {"type": "string"}},
+            "properties": {"type": {"enum": [*_TEXTS]}, "text": {"type": "string"}},
         }},
         {"type": "null"},
     ]
 }
 MessageText = Annotated[str | None, BeforeValidator(_text), WithJsonSchema(_TEXT_SCHEMA)]
+
+
+def _past_text(value: object) -> object:
+    return "" if value is None else value
+
+
+def _past_arguments(value: object) -> str:
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return "{}"
+    return value if isinstance(value, str) else dump_json(value, ensure_ascii=False, separators=(", ", ": "))
+
+
+PastText = Annotated[str, BeforeValidator(_past_text), WithJsonSchema({"type": ["string", "null"]})]
+PastArguments = Annotated[str, BeforeValidator(_past_arguments), WithJsonSchema({"type": ["string", "object", "null"]})]
+
+
+def arguments_object(text: str) -> dict[str, Any] | None:
+    """The arguments of an earlier call. None for a text that is not the JSON of an object."""
+    try:
+        value = read_json(text.encode())
+    except InvalidJson:
+        return None
+    return value if isinstance(value, dict) else None
 
 
 def require_kind(body: Any) -> None:
@@ -82,18 +120,18 @@ def require_kind(body: Any) -> None:
 
 
 class CalledFunctionBody(StrictModel):
-    """A call's function, and its arguments as JSON text."""
+    """A call's function, and its arguments: mostly the JSON text of an object, but any text is taken."""
 
-    name: str
-    arguments: str
+    name: PastText
+    arguments: PastArguments = "{}"
     parsed_arguments: Any = Field(None, description=NO_EFFECT)
 
 
 class CalledCustomBody(StrictModel):
     """A call's custom tool, and the text for it."""
 
-    name: str
-    input: str
+    name: PastText
+    input: PastText
 
 
 class CalledToolBody(StrictModel):
@@ -190,16 +228,18 @@ def policy_params(
     if policy is None:
         return None
     events = events_of(messages)
-    schemas = {event.tool: _any(event) for event in events if event.tool} if tools is None else schemas_of(tools)
+    schemas = _called_schemas(messages) if tools is None else schemas_of(tools)
     return PolicyParams(
         rules=policy.all_rules(), tools=schemas, events=events, assume=tuple(policy.assume),
         max_calls=policy.max_calls, states_max=states_max, key=key,
     )
 
 
-def _any(event: PolicyEvent) -> dict[str, Any]:
-    """The schema of a tool of which an event alone is known."""
-    return ANY_TEXT if isinstance(event.value, str) and event.kind == "call" else ANY_OBJECT
+def _called_schemas(messages: Sequence[_Message]) -> dict[str, dict[str, Any]]:
+    """The schemas of tools of which calls alone are known."""
+    calls = [call for message in messages if message.role == "assistant" for call in message.tool_calls or ()]
+    functions = {call.function.name: ANY_OBJECT for call in calls if call.function}
+    return functions | {call.custom.name: ANY_TEXT for call in calls if call.custom}
 
 
 class _Function(Protocol):
@@ -264,8 +304,8 @@ class _Message(Protocol):
 def events_of(messages: Sequence[_Message]) -> list[PolicyEvent]:
     """The calls, results and replies of a conversation. What users and the system say is no event.
 
-    A message of the assistant with calls is its calls alone. Raises InvalidRequest for arguments that are no JSON, and
-    for a result without its call.
+    A message of the assistant with calls is its calls alone. Arguments and results that are not JSON are strings.
+    Raises InvalidRequest for a result without its call.
     """
     return list(_events(messages))
 
@@ -274,8 +314,8 @@ def _events(messages: Sequence[_Message]) -> Iterator[PolicyEvent]:
     tool_of: dict[str, str] = {}
     for number, message in enumerate(messages):
         if message.role == "assistant" and message.tool_calls:
-            for place, call in enumerate(message.tool_calls):
-                tool, arguments = _called(call, f"messages.{number}.tool_calls.{place}")
+            for call in message.tool_calls:
+                tool, arguments = _called(call)
                 tool_of[call.id or ""] = tool
                 yield PolicyEvent("call", tool, arguments, number)
         elif message.role == "assistant":
@@ -297,23 +337,16 @@ def require_results(messages: Sequence[_Message]) -> None:
         raise InvalidRequest(((f"messages.{number}", "a call of this message has no result yet"),))
 
 
-def _called(call: _Call, path: str) -> tuple[str, Any]:
+def _called(call: _Call) -> tuple[str, Any]:
     """The tool of a call, and its arguments."""
     if call.function is not None:
-        return call.function.name, _arguments(call.function.arguments, f"{path}.function.arguments")
+        return call.function.name, _content(call.function.arguments)
     assert call.custom is not None
     return call.custom.name, call.custom.input
 
 
-def _arguments(text: str, where: str) -> Any:
-    try:
-        return _parsed(text or "{}")
-    except ValueError:
-        raise InvalidRequest(((where, "the arguments of a call are JSON"),)) from None
-
-
 def _content(text: str) -> Any:
-    """A result's JSON value. Any other text is a string."""
+    """The JSON value of arguments or a result. Any other text is a string."""
     try:
         return _parsed(text)
     except ValueError:

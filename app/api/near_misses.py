@@ -86,7 +86,7 @@ def json_hint(text: str, position: int) -> str:
     """What to write where a text is no JSON; ends a message."""
     here, before = text[position : position + 1], text[:position].rstrip()[-1:]
     if not text.strip():
-        return ': send an object, such as {"prompt": "...", "constraint": {...}}'
+        return ": it is empty"
     if here == "'":
         return ": write double quotes; Python's json.dumps does"
     if here in ("}", "]") and before == ",":

@@ -48,7 +48,7 @@ def require_meant(digests: Mapping[str, str], folder: Path, source: ModelSource)
 
 def model_files(folder: Path) -> list[Path]:
     """The files that a model is loaded from, sorted by name. Of the weights it has only the format that is loaded."""
-    present = [folder / name for name in FILES if (folder / name).exists()]
+    present = [file for pattern in FILES for file in folder.glob(pattern)]
     weights = ([file for pattern in kind for file in folder.glob(pattern)] for kind in WEIGHTS)
     return sorted({*present, *next((files for files in weights if files), [])})
 
@@ -59,7 +59,7 @@ def digests_of(folder: Path) -> dict[str, str]:
     for path in model_files(folder):
         try:
             with path.open("rb") as file:
-                digests[path.name] = hashlib.file_digest(file, "sha256").hexdigest()
+                digests[path.relative_to(folder).as_posix()] = hashlib.file_digest(file, "sha256").hexdigest()
         except OSError as error:
             raise ModelChanged(f"the model's file {path.name} cannot be read ({error.strerror})") from None
     return digests

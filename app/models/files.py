@@ -15,7 +15,11 @@ from compiler.vocab import Vocabulary, vocabulary_from_tokenizer_json
 
 TEMPLATE_FILE, TOKENIZER_CONFIG = "chat_template.jinja", "tokenizer_config.json"
 SPECIAL_MAP = "special_tokens_map.json"
-FILES = ("config.json", "generation_config.json", "tokenizer.json", TOKENIZER_CONFIG, SPECIAL_MAP, TEMPLATE_FILE)
+TEMPLATE_FOLDER = "additional_chat_templates"
+FILES = (  # patterns of names within a model's folder
+    "config.json", "generation_config.json", "tokenizer.json", TOKENIZER_CONFIG, SPECIAL_MAP, TEMPLATE_FILE,
+    f"{TEMPLATE_FOLDER}/*.jinja",
+)  # fmt: skip
 # The context length, as the configurations of different architectures name it.
 CONTEXT_NAMES = ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length")
 _NAMED_FOLDER = re.compile("([A-Za-z0-9_.-]{1,64})=(.+)")
@@ -43,6 +47,7 @@ class ModelFiles:
     bos_id          the id that starts a text, None if there is none
     chat_template   the Jinja template that makes a prompt of messages, None if there is none
     special_tokens  variables of the template: "bos_token", "eos_token" and so on
+    tool_template   the template of requests with tools, None if `chat_template` is that of all
     """
 
     folder: Path
@@ -51,6 +56,11 @@ class ModelFiles:
     bos_id: int | None
     chat_template: str | None = None
     special_tokens: Mapping[str, str] = field(default_factory=dict)
+    tool_template: str | None = None
+
+    def template(self, with_tools: bool) -> str | None:
+        """The chat template of a request. None if there is none."""
+        return self.tool_template if with_tools and self.tool_template is not None else self.chat_template
 
     @property
     def revision(self) -> str:
@@ -101,22 +111,30 @@ def open_model_files(model: str) -> ModelFiles:
     bos_id = first_id({**config, **generation}.get("bos_token_id"))
     tokenizer = _read_json(folder / TOKENIZER_CONFIG) if (folder / TOKENIZER_CONFIG).exists() else {}
     special = _template_variables(folder, tokenizer)
-    template = _chat_template(folder, tokenizer.get("chat_template"))
-    return ModelFiles(folder, vocabulary, context_length(config), bos_id, template, special)
+    templates = _chat_templates(folder, tokenizer.get("chat_template"))
+    return ModelFiles(
+        folder, vocabulary, context_length(config), bos_id, templates.get("default"), special, templates.get("tool_use")
+    )
 
 
-def _chat_template(folder: Path, configured: object) -> str | None:
-    """The template in its own file. Otherwise it is the default of the tokenizer's configuration."""
-    file = folder / TEMPLATE_FILE
-    if file.exists():
-        try:
-            return file.read_text(encoding="utf-8")
-        except (OSError, ValueError) as error:
-            raise SettingsInvalid(f"ABS_MODEL: {TEMPLATE_FILE} of the model cannot be read") from error
+def _chat_templates(folder: Path, configured: object) -> dict[str, str]:
+    """The chat templates by their names, as in transformers. Files go before the tokenizer's configuration."""
+    files = {path.stem: path for path in folder.glob(f"{TEMPLATE_FOLDER}/*.jinja")}
+    if (folder / TEMPLATE_FILE).exists():
+        files = {"default": folder / TEMPLATE_FILE} | files
+    if files:
+        return {name: _template_text(path) for name, path in files.items()}
+    named = configured if isinstance(configured, dict) else {"default": configured}
     if isinstance(configured, list):
         named = {entry.get("name"): entry.get("template") for entry in configured if isinstance(entry, dict)}
-        configured = named.get("default")
-    return configured if isinstance(configured, str) else None
+    return {str(name): template for name, template in named.items() if isinstance(template, str)}
+
+
+def _template_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (OSError, ValueError) as error:
+        raise SettingsInvalid(f"ABS_MODEL: {path.name} of the model cannot be read") from error
 
 
 def _begins_a_word(text: str) -> bool:

@@ -18,13 +18,11 @@ from pydantic import (
     model_validator,
 )
 
-from app.api.conversations import NO_EFFECT, MessageText, PolicyBody, require_kind
-from app.api.middleware.body import read_json
+from app.api.conversations import NO_EFFECT, MessageText, PastArguments, PastText, PolicyBody, require_kind
 from app.api.schemas import AutomatonHash, Constraint, GenerateRequest, ObjectOrString, Stops, Strings
-from app.errors import InvalidJson
 from app.messages import ALTERNATIVES_MAX, GenerationOptions
 from app.openai.fields import BUILD_AT_ONCE, NeutralValues, OpenBody, spelled_elsewhere, unsupported
-from app.openai.tool_bodies import FunctionName, ToolBody
+from app.openai.tool_bodies import ToolBody
 
 TOOLS_MAX = 1024
 PROMPTS_MAX = 64
@@ -204,28 +202,18 @@ class CompletionRequest(OpenAIRequest):
         return self.logprobs
 
 
-def _call_arguments(value: object) -> object:
-    if isinstance(value, str):
-        try:
-            if isinstance(read_json(value.encode()), dict):
-                return value
-        except InvalidJson as error:
-            raise ValueError(str(error)) from None
-    raise ValueError("must be a string: the JSON text of an object")
-
-
 class FunctionCallBody(OpenBody):
-    """A call of a function. `arguments` is JSON text."""
+    """A call of a function. `arguments` is mostly the JSON text of an object, but any text is taken."""
 
-    name: FunctionName
-    arguments: Annotated[str, BeforeValidator(_call_arguments)]
+    name: PastText
+    arguments: PastArguments = "{}"
 
 
 class MessageCustomCallBody(OpenBody):
     """A call of a custom tool with its text."""
 
-    name: FunctionName
-    input: str
+    name: PastText
+    input: PastText
 
 
 class MessageToolCallBody(OpenBody):
@@ -248,7 +236,7 @@ class MessageBody(NeutralValues):
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: MessageText = None
     name: str | None = None
-    refusal: str | None = Field(None, description=NO_EFFECT)
+    refusal: str | None = Field(None, description="The text of an earlier answer without content")
     annotations: list[Any] | None = Field(None, description=NO_EFFECT)
     tool_calls: Annotated[list[MessageToolCallBody], Field(max_length=ENTRIES_MAX)] | None = None
     tool_call_id: str | None = Field(None, description="Of a result: the id of its call")
@@ -257,9 +245,17 @@ class MessageBody(NeutralValues):
     function_call: Any = spelled_elsewhere("tool_calls", "it is the newer name")
     audio: Any = unsupported(_TEXT_ONLY)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _read_empty_content(cls, body: object) -> object:
+        """An earlier answer or result without content is empty, or a refusal of another model."""
+        if not isinstance(body, dict) or body.get("role") not in ("assistant", "tool"):
+            return body
+        return {**body, "content": body.get("refusal") or ""} if body.get("content") in (None, "", []) else body
+
     @model_validator(mode="after")
     def _require_text(self) -> Self:
-        if self.content is None and not self.tool_calls:
+        if self.content is None:
             raise ValueError("a message must have a text")
         if self.tool_calls and self.role != "assistant":
             raise ValueError("only a message of the assistant has tool_calls")

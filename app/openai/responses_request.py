@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from app.api.conversations import PolicyBody
+from app.api.conversations import PolicyBody, message_text
 from app.api.schemas import ObjectOrString
 from app.errors import InvalidRequest, JobFailed, RequestOverLimit, UnknownField
 from app.messages import ALTERNATIVES_MAX
@@ -32,7 +32,6 @@ from compiler.errors import SpecSyntaxError, SpecUnsupported
 ITEMS_MAX = 4096
 _LOGPROBS = "message.output_text.logprobs"
 _NO_STATE = "no response is stored: send the whole conversation in `input`"
-_TEXTS = ("input_text", "output_text", "text")
 # Fields that are read, and those of answers that clients send back.
 _ITEM_FIELDS = frozenset({
     "type", "id", "status", "role", "content", "call_id", "name", "arguments", "input", "output", "summary",
@@ -42,7 +41,8 @@ _PART_FIELDS = frozenset({"type", "text", "annotations", "logprobs", "refusal", 
 # Paths of a chat, and those of a response's request in their place.
 _PATHS = (
     (re.compile(r"^response_format\.json_schema"), "text.format"), (re.compile(r"^response_format"), "text.format"),
-    (re.compile(r"^messages"), "input"), (re.compile(r"^max_completion_tokens"), "max_output_tokens"),
+    (re.compile(r"^messages"), "input"), (re.compile(r"^(input\.[0-9]+)\.tool_calls\b.*"), r"\1"),
+    (re.compile(r"^max_completion_tokens"), "max_output_tokens"),
     (re.compile(r"^(tools\.[0-9*]+)\.custom\.format\.grammar"), r"\1.format"),
     (re.compile(r"^(tools\.[0-9*]+)\.(function|custom)"), r"\1"),
     (re.compile(r"^tool_choice\.(function|custom|allowed_tools)"), "tool_choice"),
@@ -74,7 +74,7 @@ class ResponsesRequest(OpenAIRequest, ThinkingFields):
     model_config = BUILD_AT_ONCE
 
     input: ObjectOrString = Field(description="A text, or items: messages, thoughts, calls and their outputs")
-    instructions: str | None = Field(None, description="A message of the system before all others")
+    instructions: str | None = Field(None, description="A message of the developer before all others")
     max_output_tokens: int | None = Field(None, ge=1, description="The budget; default 256")
     text: TextBody | None = None
     tools: list[dict[str, Any]] | None = Field(
@@ -203,7 +203,7 @@ def _messages(request: ResponsesRequest) -> list[MessageBody]:
         raise InvalidRequest((("input", f"must be a text, or 1 to {ITEMS_MAX} items"),))
     turns: list[dict[str, Any]] = []
     if request.instructions is not None:
-        turns.append({"role": "system", "content": request.instructions})
+        turns.append({"role": "developer", "content": request.instructions})
     places = [""] * len(turns)  # the item of each turn
     thought = ""  # the items of reasoning before a turn
     for number, item in enumerate(items):
@@ -222,16 +222,18 @@ def _messages(request: ResponsesRequest) -> list[MessageBody]:
 def _turn(item: Any, path: str) -> dict[str, Any]:
     """An item as a message of a chat. The role of a thought is "reasoning"."""
     match item:
-        case {"type": "function_call", "call_id": str() as call_id, "name": name, "arguments": arguments}:
-            call = {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
+        case {"type": "function_call", "call_id": str() as call_id, "name": str() | None as name}:
+            function = {"name": name, "arguments": item.get("arguments")}
+            call = {"id": call_id, "type": "function", "function": function}
             return {"role": "assistant", "content": None, "tool_calls": [call]}
-        case {"type": "custom_tool_call", "call_id": str() as call_id, "name": name, "input": text}:
+        case {"type": "custom_tool_call", "call_id": str() as call_id, "name": str() | None as name}:
+            text = item.get("input")
             call = {"id": call_id, "type": "custom", "custom": {"name": name, "input": text}}
             return {"role": "assistant", "content": None, "tool_calls": [call]}
         case {"type": "function_call_output" | "custom_tool_call_output", "call_id": str() as call, "output": output}:
-            return {"role": "tool", "tool_call_id": call, "content": _content(output, path)}
+            return {"role": "tool", "tool_call_id": call, "content": _output(output, f"{path}.output")}
         case {"role": role, "content": content} if item.get("type", "message") == "message":
-            return {"role": role, "content": _content(content, path)}
+            return {"role": role, "content": "" if content == [] else content}
         case {"type": "reasoning"}:
             return {"role": "reasoning", "content": _thought(item.get("content"))}
         case {"type": "item_reference"}:
@@ -250,15 +252,12 @@ def _thought(content: object) -> str:
     )  # fmt: skip
 
 
-def _content(value: object, path: str) -> object:
-    if not isinstance(value, list):
-        return value
-    parts = []
-    for part in value:
-        if not isinstance(part, dict) or part.get("type") not in _TEXTS or not isinstance(part.get("text"), str):
-            raise InvalidRequest(((f"{path}.content", "contains a part that is not text: the model reads text only"),))
-        parts.append({"type": "text", "text": part["text"]})
-    return parts or ""
+def _output(value: object, path: str) -> str:
+    """The text of a call's output."""
+    try:
+        return str(message_text("" if value in (None, []) else value, "tool"))
+    except ValueError as error:
+        raise InvalidRequest(((path, str(error)),)) from None
 
 
 def own_path(path: str) -> str:

@@ -13,8 +13,7 @@ from app.api.json_route import JsonRoute
 from app.api.openapi import errors
 from app.api.schemas import ModelCardBody, ModelListResponse
 from app.errors import RouteNotFound
-from app.formats import chat_format
-from app.openai.chats.chat_turn import chat_prompt
+from app.openai.chats.chat_turn import chat_family, chat_prompt
 from app.openai.chats.markers import RenderedPrompt
 from app.openai.chats.tools import tool_use
 from app.openai.fields import BUILD_AT_ONCE, OpenBody
@@ -123,7 +122,7 @@ def _chat_prompt(body: TokenizeRequest, service: Service) -> RenderedPrompt:
         name: getattr(body, name) for name in ("messages", "add_generation_prompt", "chat_template_kwargs", "tools")
     }
     chat = ChatRequest.model_construct(**fields)  # its parts are validated
-    family = chat_format(service.files.chat_template, service.settings.inference.chat_format)
+    family = chat_family(service.files, service.settings.inference.chat_format)
     return chat_prompt(chat, service.files, tool_use(chat), family)
 
 

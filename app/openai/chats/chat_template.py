@@ -12,7 +12,7 @@ from app.errors import InvalidRequest, SettingsInvalid
 from app.formats import PLAIN_CALLS, CallFormat
 from app.models import ModelFiles
 from app.openai.chats.markers import CallerText, RenderedPrompt
-from app.openai.chats.tools import TemplateFields, ToolUse, template_messages, tool_variable
+from app.openai.chats.tools import TemplateFields, ToolUse, object_of, template_messages, tool_variable
 from app.openai.requests import MessageBody
 
 _NO_TEMPLATE = "the model has no chat template: send a prompt to /v1/completions"
@@ -37,31 +37,47 @@ def render_prompt(
     Raises InvalidRequest if the model has no template or the template rejects the messages, and SettingsInvalid if the
     template is invalid.
     """
-    if files.chat_template is None:
+    source = files.template(with_tools=tools is not None)
+    if source is None:
         raise InvalidRequest((("messages", _NO_TEMPLATE),))
     for name in arguments or {}:
         if name in _RESERVED or name in files.special_tokens:
             raise InvalidRequest(((f"chat_template_kwargs.{name}", "is set by the server: leave it out"),))
-    template, fields = _compiled(files.chat_template)
+    template, fields = _compiled(source)
     sent: dict[str, Any] = {**(arguments or {}), "messages": template_messages(messages, fields, calls)}
     sent |= {} if tools is None else {"tools": tool_variable(tools)}
-    text = CallerText(files.markers, sent, files.chat_template + "".join(files.special_tokens.values()))
+    text = CallerText(files.markers, sent, source + "".join(files.special_tokens.values()))
     variables = {**_UNUSED, **files.special_tokens, "add_generation_prompt": add_generation_prompt}
     variables |= {name: text.covered(value) for name, value in sent.items()}
     return text.uncovered(_rendered(template, variables, text))
 
 
 def _render(template: Any, variables: dict[str, Any]) -> str:
-    """The text of a template. Templates that join arguments to text as strings get their JSON."""
-    try:
-        return str(template.render(variables))
-    except TypeError:
-        called = [message for message in variables["messages"] if "tool_calls" in message]
-        if not called:
-            raise
-        for call in (call for message in called for call in message["tool_calls"]):
-            call["function"]["arguments"] = json.dumps(call["function"]["arguments"], ensure_ascii=False)
-        return str(template.render(variables))
+    """The text of a template. Where it fails on arguments of calls, it gets all as texts, then all as objects."""
+    called = [call["function"] for message in variables["messages"] for call in message.get("tool_calls", ())]
+    arguments, failure = [function["arguments"] for function in called], None
+    for form in (_unchanged, _as_text, _as_object) if called else (_unchanged,):
+        for function, value in zip(called, arguments, strict=True):
+            function["arguments"] = form(value)
+        try:
+            return str(template.render(variables))
+        except Exception as error:  # of the template's code, in any way
+            # A reason that the template gives says more than a failure of its code.
+            failure = error if failure is None or isinstance(error, _TemplateRejection) else failure
+    assert failure is not None
+    raise failure
+
+
+def _unchanged(arguments: object) -> object:
+    return arguments
+
+
+def _as_text(arguments: object) -> object:
+    return arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+
+
+def _as_object(arguments: object) -> object:
+    return object_of(arguments) if isinstance(arguments, str) else arguments
 
 
 def _rendered(template: Any, variables: dict[str, Any], text: CallerText) -> str:
@@ -78,7 +94,7 @@ def _rendered(template: Any, variables: dict[str, Any], text: CallerText) -> str
         raise InvalidRequest((("messages", f"{_REJECTED} ({type(error).__name__})"),)) from None
 
 
-@functools.lru_cache(maxsize=4)
+@functools.lru_cache(maxsize=16)
 def _compiled(text: str) -> tuple[Any, TemplateFields]:
     """The compiled template, and the fields of messages that it reads."""
     # Imported here, because most processes never render a template.

@@ -40,13 +40,19 @@ def chat_turn(
     if request.automaton is not None and policy is not None:
         whose = "policy" if request.policy is not None else "the policy of the API key"
         raise InvalidRequest((("automaton", f"cannot be combined with {whose}: send the constraint itself"),))
-    tools, family = tool_use(request), chat_format(files.chat_template, form)
+    tools, family = tool_use(request), chat_family(files, form)
+    thinks = think_format(files.template(with_tools=tools is not None))
     prompt = chat_prompt(request, files, tools, family)
     if policy is not None:
         tools = under_policy(tools, policy)
-    thinking = thinking_of(request, think_format(files.chat_template), prompt.text)
+    thinking = thinking_of(request, thinks, prompt.text)
     answer = answer_format(files, family, tools, None if request.add_generation_prompt is False else thinking)
     return ChatTurn(prompt, answer)
+
+
+def chat_family(files: ModelFiles, form: str) -> ChatFormat:
+    """The format of a model's replies and calls. `form` is its name, or says that the template decides."""
+    return chat_format(files.template(with_tools=True), form)
 
 
 def answer_format(

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from app.api.conversations import arguments_object
 from app.errors import InvalidRequest
 from app.formats import (
     NO_ARGUMENTS,
@@ -22,6 +23,7 @@ from app.formats import (
 from app.openai.requests import ChatRequest, MessageBody, MessageToolCallBody
 from app.openai.tool_bodies import CustomToolBody, ToolBody
 
+_INSTRUCTIONS = ("system", "developer")
 _NO_TOOL = "no tool has this name"
 _INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
@@ -160,7 +162,24 @@ def template_messages(
     messages: Sequence[MessageBody], fields: TemplateFields, calls: CallFormat
 ) -> list[dict[str, Any]]:
     """Messages as a chat template reads them."""
-    return [_template_message(message, fields, calls) for message in messages]
+    return [_template_message(message, fields, calls) for message in _with_one_system(messages)]
+
+
+def _with_one_system(messages: Sequence[MessageBody]) -> Sequence[MessageBody]:
+    """The messages, in which those of the developer and the system are one, where the first of them stands.
+
+    Templates know the role `system` alone, and many refuse a second message of it. Several messages of the role
+    `system` itself stay, because the caller has written them for the template.
+    """
+    instructions = [message for message in messages if message.role in _INSTRUCTIONS]
+    if len(instructions) < 2 or all(message.role == "system" for message in instructions):
+        return messages
+    text = "\n\n".join(message.content for message in instructions if message.content)
+    first = instructions[0].model_copy(update={"content": text})
+    return [
+        first if message is instructions[0] else message for message in messages
+        if message is instructions[0] or message.role not in _INSTRUCTIONS
+    ]  # fmt: skip
 
 
 def _template_message(message: MessageBody, fields: TemplateFields, calls: CallFormat) -> dict[str, Any]:
@@ -189,12 +208,21 @@ def _template_id(call: str, calls: CallFormat) -> str:
 
 def _template_call(call: MessageToolCallBody, calls: CallFormat) -> dict[str, Any]:
     if call.function is not None:
-        function = {"name": call.function.name, "arguments": json.loads(call.function.arguments)}
+        text = call.function.arguments
+        # A call of another model may have any text. Formats of single parameters get it as one of them.
+        other = text if calls.parameters is None else object_of(text)
+        arguments = other if arguments_object(text) is None else json.loads(text)
+        function = {"name": call.function.name, "arguments": arguments}
     else:
         assert call.custom is not None
-        function = {"name": call.custom.name, "arguments": {"input": call.custom.input}}
+        function = {"name": call.custom.name, "arguments": object_of(call.custom.input)}
     number = {} if call.id is None else {"id": _template_id(call.id, calls)}
     return {"type": "function", "function": function, **number}
+
+
+def object_of(text: str) -> dict[str, Any]:
+    """The arguments of a call that takes a text."""
+    return {"input": text}
 
 
 def _calls_text(made: Sequence[MessageToolCallBody], calls: CallFormat) -> str:

@@ -213,6 +213,18 @@ def test_an_invalid_field_is_named(changed: dict[str, Any], path: str) -> None:
     assert refused.value.errors[0]["path"] == path
 
 
+def test_past_answers_are_read_whatever_they_say() -> None:
+    calls = [{"type": "tool_use", "id": "a", "name": "feed", **given} for given in (
+        {"input": "{no"}, {"input": None}, {}, {"input": [1]}, {"input": {"animal": "dog"}},
+    )]  # fmt: skip
+    other = [{"type": "server_tool_use", "id": "b", "name": "c", "input": {}}, {"type": "web_search_tool_result"}]
+    turns = [*USER, {"role": "assistant", "content": [*other, *calls]}, {"role": "assistant", "content": None}, *USER]
+    _, answer, empty, _ = chat_of(MessagesRequest.model_validate({"messages": turns})).messages
+    written = [call.function.arguments for call in answer.tool_calls or () if call.function]
+    assert written == ["{no", "{}", "{}", "[1]", '{"animal": "dog"}'] and answer.content == empty.content == ""
+    assert own_path("messages.1.tool_calls") == "messages.1.content"
+
+
 def test_results_come_before_the_text_beside_them() -> None:
     result = {"type": "tool_result", "tool_use_id": "a", "content": "done"}
     call = {"type": "tool_use", "id": "a", "name": "feed", "input": {"animal": "dog"}}

@@ -57,7 +57,10 @@ def test_an_altered_built_in_model_is_refused(monkeypatch: pytest.MonkeyPatch, t
 
 
 def test_the_list_is_as_sha256sum_writes_it(model: Path) -> None:
-    names = [path.name for path in model_files(model)]
+    (model / "additional_chat_templates").mkdir()
+    (model / "additional_chat_templates/tool_use.jinja").write_text("a", encoding="utf-8")
+    names = [path.relative_to(model).as_posix() for path in model_files(model)]
+    assert "additional_chat_templates/tool_use.jinja" in names
     sums = subprocess.run(["sha256sum", *names], cwd=model, capture_output=True, text=True, check=True).stdout
     assert sums == list_of(digests_of(model))
     assert digest_of(digests_of(model)) == hashlib.sha256(sums.encode()).hexdigest()

@@ -63,6 +63,37 @@ def streamed(client: TestClient, **fields: Any) -> dict[str, Any]:
     return message
 
 
+@pytest.mark.parametrize("arguments", ["", None, "{no JSON", {"animal": "dog"}], ids=str)
+def test_no_past_call_ends_a_conversation(client: TestClient, arguments: Any) -> None:
+    user, result = {"role": "user", "content": "dog"}, {"role": "tool", "tool_call_id": "a", "content": "done"}
+    call = {"id": "a", "type": "function", "function": {"name": "feed", "arguments": arguments}}
+    invalid = {"id": "b", "type": "function", "function": {"name": None, "arguments": arguments}}
+    turns = [
+        user, {"role": "assistant", "content": None, "tool_calls": [call]}, result,
+        {"role": "assistant", "content": None, "refusal": "No."}, user,
+        {"role": "assistant", "content": "", "tool_calls": [invalid]}, {**result, "tool_call_id": "b"},
+    ]  # fmt: skip
+    made = {"type": "function_call", "call_id": "a", "name": "feed", "arguments": arguments}
+    output = {"type": "function_call_output", "call_id": "a", "output": "done"}
+    refusal = {"role": "assistant", "content": [{"type": "refusal", "refusal": "No."}]}
+    used = {"role": "assistant", "content": [{"type": "tool_use", "id": "a", "name": "feed", "input": arguments}]}
+    given = {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "a", "content": "done"}]}
+    short: dict[str, Any] = {"regex": "[a-z]", "seed": 1, "tools": [FEED], "tool_choice": "none", "max_tokens": 8}
+    anthropic = {"messages": [user, used, given], "max_tokens": 8, "regex": "[a-z]", "thinking": {"type": "disabled"}}
+    bodies: dict[str, dict[str, Any]] = {
+        "/v1/chat/completions": {"messages": turns, **short, "reasoning_effort": "none"},
+        "/v1/responses": {"input": [user, refusal, made, output, refusal], "max_output_tokens": 8, "regex": "[a-z]",
+                          "max_thinking_tokens": 0},
+        "/v1/messages": anthropic, "/v1/messages/count_tokens": anthropic,
+        "/generate": {"messages": turns, "tools": [FEED], "constraint": {"regex": "[a-z]"}, "max_tokens": 40,
+                      "tool_choice": "none"},
+        "/tokenize": {"messages": turns, "tools": [FEED]},
+    }  # fmt: skip
+    for path, body in bodies.items():
+        response = client.post(path, json=body)
+        assert response.is_success, (path, response.text)
+
+
 def test_an_answer_thinks_then_satisfies_its_schema(client: TestClient) -> None:
     for seed in range(3):
         message = answer(client, response_format=SCHEMA, max_thinking_tokens=8, seed=seed)["message"]

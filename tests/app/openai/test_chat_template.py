@@ -15,6 +15,7 @@ from app.errors import InvalidRequest, SettingsInvalid
 from app.formats import chat_format, think_format
 from app.models import ModelFiles, open_model_files
 from app.openai.chats.chat_template import render_prompt
+from app.openai.chats.chat_turn import chat_family
 from app.openai.chats.tools import tool_use
 from app.openai.requests import ChatRequest, MessageBody
 from tests.app.openai.chat_models import MARKERS, TEMPLATES, small_family, without_ids
@@ -31,6 +32,7 @@ STRICT = (
     "{{ raise_exception('Roles must alternate') }}{% endif %}{% generation %}{{ message | tojson }}{% endgeneration %}"
     "{% if loop.index > 2 %}{% break %}{% endif %}{% endfor %}"
 )
+LOOP, CALLS = "{% for message in messages %}<{{ message.role }}>", "{% set calls = message.tool_calls %}"
 TURNS = [("user", " Hello, \"wörld\" "), ("assistant", "Hi."), ("user", "And now?")]
 
 
@@ -64,11 +66,46 @@ def test_a_prompt_is_the_one_that_transformers_makes(folder: Path, template: str
     assert render_prompt(files, messages_of(*TURNS), going_on, {"thinks": True}).text == theirs
 
 
-def test_the_template_is_a_file_or_the_default_entry(folder: Path) -> None:
-    several = [{"name": "tools", "template": "no"}, {"name": "default", "template": "yes"}]
-    assert render_prompt(files_with(folder, several), messages_of(("user", "a"))).text == "yes"
-    (folder / "chat_template.jinja").write_text("{{ eos_token }}file", encoding="utf-8")
-    assert render_prompt(files_with(folder, several), messages_of(("user", "a"))).text == "<eos>file"
+SEVERAL = [{"name": "default", "template": "listed"}, {"name": "tool_use", "template": "tools {{ tools | length }}"}]
+
+
+@pytest.mark.parametrize("configured", [None, "one", SEVERAL, SEVERAL[1:], [{"name": "rag", "template": "rag"}]])
+@pytest.mark.parametrize("written", [(), ("",), ("", "tool_use"), ("tool_use",), ("", "rag"), ("default",)], ids=str)
+def test_transformers_and_we_choose_the_same_template(folder: Path, configured: Any, written: tuple[str, ...]) -> None:
+    (folder / "additional_chat_templates").mkdir()
+    for name in written:
+        file = f"additional_chat_templates/{name}.jinja" if name else "chat_template.jinja"
+        (folder / file).write_text("{{ eos_token }}file " + name, encoding="utf-8")
+    files, tokenizer = files_with(folder, configured), PreTrainedTokenizerFast.from_pretrained(str(folder))
+    messages, tool = [{"role": "user", "content": "a"}], {"type": "function", "function": {"name": "f"}}
+    for tools in (None, [tool]):
+        request = ChatRequest.model_validate({"messages": messages, "tools": tools})
+        try:
+            theirs = tokenizer.apply_chat_template(messages, tools=tools, tokenize=False)
+        except ValueError:  # no template has a name that is looked for
+            theirs = None
+        assert (files.template(tools is not None) is None) == (theirs is None)
+        if theirs is not None:
+            assert render_prompt(files, request.messages, tools=tool_use(request)).text == theirs
+
+
+def test_the_template_for_tools_says_how_calls_are_written(folder: Path) -> None:
+    template = "<tool_call>{% for message in messages %}{{ message.content }}{% endfor %}"
+    files = files_with(folder, [{"name": "default", "template": "a"}, {"name": "tool_use", "template": template}])
+    assert chat_family(files, "auto").name == "hermes"
+
+
+@pytest.mark.parametrize(("roles", "written"), [
+    ("developer", "<system>0"), ("user developer", "<user>0<system>1"),
+    ("system developer user", "<system>0\n\n1<user>2"), ("developer system user", "<system>0\n\n1<user>2"),
+    ("developer developer user", "<system>0\n\n1<user>2"),
+    ("system user assistant developer user", "<system>0\n\n3<user>1<assistant>2<user>4"),
+    ("system system user", "<system>0<system>1<user>2"), ("user system", "<user>0<system>1"),
+])  # fmt: skip
+def test_messages_of_developer_and_system_become_one(folder: Path, roles: str, written: str) -> None:
+    files = files_with(folder, LOOP + "{{ message.content }}{% endfor %}")
+    messages = messages_of(*((role, str(number)) for number, role in enumerate(roles.split())))
+    assert render_prompt(files, messages).text == written
 
 
 def refusal(files: ModelFiles, *messages: tuple[str, str], **arguments: Any) -> str:
@@ -149,7 +186,6 @@ HISTORY = [
     {"role": "user", "content": "a"}, {"role": "assistant", "reasoning_content": "hm", "tool_calls": [CALL]},
     {"role": "tool", "content": "b", "tool_call_id": "c"},
 ]  # fmt: skip
-LOOP, CALLS = "{% for message in messages %}<{{ message.role }}>", "{% set calls = message.tool_calls %}"
 
 
 @pytest.mark.parametrize(("body", "written"), [

@@ -125,8 +125,9 @@ def test_what_needs_stored_state_is_refused(ai: OpenAI) -> None:
         ({"input": []}, "input"), ({"input": 5}, "input"), ({"input": [{"type": "item_reference"}]}, "input.0"),
         ({"input": [{"role": "user", "content": [{"type": "input_image"}]}]}, "input.0.content"),
         ({"input": [{"role": "poet", "content": "a"}]}, "input.0.role"),
-        ({"input": [{"type": "function_call", "call_id": "a", "name": "a", "arguments": "{"}]},
-         "input.0.tool_calls.0.function.arguments"),
+        ({"input": [{"type": "function_call", "call_id": "a", "name": 5, "arguments": "{}"}]}, "input.0"),
+        ({"input": [{"type": "function_call_output", "call_id": "a", "output": [{"type": "input_image"}]}]},
+         "input.0.output"),
         ({"tools": [{"type": "custom", "name": "a", "format": {"type": "grammar", "syntax": "b", "definition": ""}}]},
          "tools.0.custom.format.grammar.syntax"),
         ({"tools": [{"type": "web_search"}]}, "tools.0.type"),
@@ -144,7 +145,7 @@ def test_calls_join_the_turn_before_them() -> None:
     call = {"type": "function_call", "call_id": "a", "name": "feed", "arguments": "{}"}
     items = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}, call, {**call, "call_id": "c"}]
     chat = chat_of(ResponsesRequest.model_validate({"input": items, "instructions": "d"}))
-    assert [message.role for message in chat.messages] == ["system", "user", "assistant"]
+    assert [message.role for message in chat.messages] == ["developer", "user", "assistant"]
     assert [called.id for called in chat.messages[-1].tool_calls or ()] == ["a", "c"]
 
 
@@ -169,3 +170,4 @@ def test_paths_of_a_chat_become_those_of_a_response() -> None:
     assert own_path("tools.3.custom.format.grammar.definition") == "tools.3.format.definition"
     assert own_path("tools.3.custom.name") == "tools.3.name"
     assert own_path("tool_choice.custom.name") == "tool_choice.name"
+    assert own_path("input.3.tool_calls.1.custom.input") == "input.3"

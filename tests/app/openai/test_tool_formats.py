@@ -164,6 +164,16 @@ def test_templates_write_calls_as_answers_do(files: ModelFiles) -> None:
     assert family.example in without_ids(prompt.text)
 
 
+@pytest.mark.parametrize("text", ["no JSON", "[7]", ""])
+def test_templates_write_arguments_that_are_no_object(files: ModelFiles, text: str) -> None:
+    family, _ = format_of(files)
+    calls = [{"id": "c", "function": {"name": "notify", "arguments": each}} for each in (text, '{"a": "b"}')]
+    turns = [{"role": "user", "content": "a"}, {"role": "assistant", "tool_calls": calls}]
+    request = ChatRequest.model_validate({"messages": turns, "tools": TOOLS})
+    prompt = render_prompt(files, request.messages, False, None, tools=tool_use(request), calls=family.calls)
+    assert text in prompt.text and "b" in prompt.text.partition("notify")[2]
+
+
 @pytest.mark.parametrize("name", [name for name, family in TEMPLATES.items() if "result" in family])
 def test_templates_write_results_as_the_family_does(name: str) -> None:
     files = small_family(name)

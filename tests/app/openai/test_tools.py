@@ -130,6 +130,41 @@ def test_a_template_without_tools_reads_calls_as_text() -> None:
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("sent", "read"),
+    [
+        ({"arguments": '{"amount": 5}'}, {"amount": 5}), ({"arguments": {"amount": 5}}, {"amount": 5}),
+        ({"arguments": ""}, {}), ({"arguments": " \n"}, {}), ({"arguments": None}, {}), ({}, {}),
+        *(({"arguments": text}, text) for text in ('{"amount', "[1]", "null", '{"a": NaN}', '{"a": "\\ud800"}')),
+        ({"arguments": "[" * 9_999}, "[" * 9_999), ({"arguments": [1]}, "[1]"),
+        ({"arguments": "{}", "name": None}, {}), ({"arguments": "{}", "name": "a.b c"}, {}),
+    ],
+)  # fmt: skip
+def test_past_calls_are_read_whatever_they_say(sent: dict[str, Any], read: object) -> None:
+    call = {**CALL, "function": {"name": "refund", **sent}}
+    turn = MessageBody.model_validate({"role": "assistant", "content": None, "tool_calls": [call]})
+    (written,) = template_messages([turn], TemplateFields(), PLAIN_CALLS)
+    (made,) = written["tool_calls"]
+    assert made["function"] == {"name": sent.get("name", "refund") or "", "arguments": read}
+    (single,) = template_messages([turn], TemplateFields(), chat_format("", "glm").calls)
+    as_parameters = read if isinstance(read, dict) else {"input": read}
+    assert single["tool_calls"][0]["function"]["arguments"] == as_parameters
+
+
+@pytest.mark.parametrize(
+    ("answer", "text"),
+    [
+        ({"content": None}, ""), ({}, ""), ({"content": []}, ""), ({"content": "", "refusal": "No."}, "No."),
+        ({"content": None, "refusal": "No."}, "No."), ({"content": [{"type": "refusal", "refusal": "No."}]}, "No."),
+        ({"content": [{"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "Yes."}]}, "Yes."),
+        ({"content": [{"type": "tool_use", "id": "1", "name": "a", "input": {}}], "tool_calls": [CALL]}, ""),
+    ],
+    ids=str,
+)  # fmt: skip
+def test_past_answers_are_read_whatever_they_say(answer: dict[str, Any], text: str) -> None:
+    assert MessageBody.model_validate({"role": "assistant", **answer}).content == text
+
+
 def test_several_calls_as_text_are_one_answer() -> None:
     turn = MessageBody.model_validate({"role": "assistant", "content": "So.", "tool_calls": [CALL, CALL]})
     fields, calls = TemplateFields(calls=False), chat_format("", "deepseek-v3.1").calls

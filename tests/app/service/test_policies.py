@@ -122,12 +122,15 @@ def test_faulty_policies_get_an_error_that_helps(
     assert words in response.text
 
 
-def test_arguments_that_are_no_json_are_refused(client: TestClient) -> None:
+@pytest.mark.parametrize("arguments", ["{amount", "", None, "[1]", {"amount": 5}])
+@pytest.mark.parametrize("tools", [TOOLS, None])
+def test_any_arguments_are_those_of_an_event(client: TestClient, arguments: Any, tools: Any) -> None:
     messages = conversation(("refund", {}, 1))
-    messages[1]["tool_calls"][0]["function"]["arguments"] = "{amount"
-    response = client.post("/check", json={"policy": {"rules": RULES}, "tools": TOOLS, "messages": messages})
-    assert response.status_code == 422
-    assert "messages.1.tool_calls.0.function.arguments" in response.text
+    messages[1]["tool_calls"][0]["function"]["arguments"] = arguments
+    rules = ["absence(call(refund, amount = 5))", "absence(reply)", "absence(refund)"]
+    response = client.post("/check", json={"policy": {"rules": rules}, "tools": tools, "messages": messages})
+    broken = [each["rule"] for each in response.json()["broken"]]
+    assert broken == [rule for rule in rules if rule == rules[2] or (rule == rules[0] and isinstance(arguments, dict))]
 
 
 ASK: dict[str, Any] = {"type": "custom", "custom": {"name": "ask", "format": {"type": "text"}}}
