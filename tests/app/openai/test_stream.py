@@ -81,11 +81,14 @@ class TellingService:
         return GenerateJobResult("0" * 64, (choice,), 5, UsageBody(2, 4, 1), fake_handlers.NO_TIME, (4,))
 
 
-def events_of(scenario: Story, text: str, monkeypatch: pytest.MonkeyPatch) -> tuple[list[str], TellingService]:
+def events_of(
+    scenario: Story, text: str, monkeypatch: pytest.MonkeyPatch, **options: object
+) -> tuple[list[str], TellingService]:
     """The data of all events that a client is sent."""
     monkeypatch.setattr(streaming, "STORAGE_RETRY_MS", 1)
     service = TellingService(scenario, text)
-    translation = translate_completion(CompletionRequest(prompt="a", stream=True, seed=5), 64)
+    request = CompletionRequest.model_validate({"prompt": "a", "stream": True, "seed": 5, **options})
+    translation = translate_completion(request, 64)
     stream_answer = StreamedAnswer(
         service, SubmittedJob("job", math.inf, 1.0, SubmissionContext()), translation,  # type: ignore[arg-type]
         CompletionWriter("job", "captions", translation, 0), usage=False,
@@ -107,11 +110,12 @@ def texts(events: list[str]) -> list[str]:
     return [json.loads(event)["choices"][0]["text"] for event in events if "choices" in event]
 
 
-def test_a_restarted_worker_repeats_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("options", [{"seed": 5}, {"seed": None, "beams": 2}], ids=["sample", "search"])
+def test_a_restarted_worker_repeats_no_text(options: dict[str, object], monkeypatch: pytest.MonkeyPatch) -> None:
     scenario: Story = [
         step(1, "a"), step(2, "a dog"), RestartMessage(2), step(1, "a"), step(2, "a dog"), step(3, "a dog runs"),
     ]
-    events, service = events_of(scenario, "a dog runs.", monkeypatch)
+    events, service = events_of(scenario, "a dog runs.", monkeypatch, **options)
     assert texts(events) == ["a", " dog", " runs", "."] and events[-1] == "[DONE]"
     assert service.left == ["job"]
 
