@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+import time
 from unittest.mock import ANY
 
 import pytest
@@ -203,6 +204,18 @@ async def test_a_live_worker_keeps_its_long_job(api: RedisBroker, worker: RedisB
     assert (await api.state(job_id)).attempt == 1
     for one in answering:
         one.cancel()
+
+
+async def test_claims_of_short_jobs_delay_no_renewal(api: RedisBroker, worker: RedisBroker, redis: Redis) -> None:
+    await api.submit("q", "long", b"")
+    await take(worker)
+    began = time.monotonic()
+    while time.monotonic() < began + LEASE_S:
+        await api.submit("q", "short", b"")
+        await worker.finish((await take(worker))[0], b"")
+    held_ms = 1000 * (time.monotonic() - began)
+    [long, *_] = await redis.xpending_range(LEASES, "workers", "-", "+", 2)
+    assert long["time_since_delivered"] < held_ms - 1000 * LEASE_S / 2
 
 
 async def test_a_closing_broker_requeues_its_jobs(
