@@ -8,7 +8,17 @@ from pathlib import Path
 
 import app.messages.keys
 from app.broker.redis.scripts import SERVICE_KEYS
-from app.messages import automaton_key, charge_key, explanation_key, slots_key, store_share_key, tokens_key, window_key
+from app.messages import (
+    automaton_key,
+    charge_key,
+    explanation_key,
+    failure_key,
+    slots_key,
+    store_share_key,
+    tokens_key,
+    window_key,
+)
+from compiler.limits import Limits
 
 APP = Path(app.messages.keys.__file__).parents[1]
 BROKER = APP / "broker" / "redis"
@@ -61,3 +71,8 @@ def test_keys_of_different_kinds_are_different() -> None:
         charge_key(one), window_key("requests", one), window_key("lookups", one),
     ]
     assert len(set(keys)) == len(keys)
+
+
+def test_a_failure_is_that_of_its_limits() -> None:
+    keys = {failure_key("0" * 64, {"regex": "a"}, limits) for limits in (Limits(), Limits(dfa_states_max=9))}
+    assert len(keys) == 2

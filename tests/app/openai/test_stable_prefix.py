@@ -116,6 +116,7 @@ def test_a_missed_step_freezes_the_stable_prefix() -> None:
     tracker = StablePrefixTracker(GenerationOptions(max_tokens=9), AnswerNormalizer())
     tracker.take(step(1, "a", "a"))
     tracker.take(step(3, "abc", "abc"))  # in the second, "a" may have been finished
+    tracker.take(step(4, "abcd", "abcd"))
     assert tracker.text(0) == "a"
 
 

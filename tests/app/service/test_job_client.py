@@ -100,11 +100,12 @@ async def test_jobs_of_others_take_the_steps_of_unknown_jobs() -> None:
     broker = Mock(wraps=MemoryBroker(16))
     service = Service(Settings(), broker, MemoryStore(1000), open_model_files(Settings().inference.model[0]))
     job_id = await broker.submit("compile", "k", dump(JOB), SubmitOptions(owner="anna", kind="check"))
+    shared = await broker.submit("compile", "shared", dump(JOB))  # of no caller, also where callers have no names
     steps = []
-    for unknown in (job_id, "0" * 32):
+    for unknown, caller in ((job_id, "ben"), (shared, ""), ("0" * 32, "ben")):
         broker.reset_mock()
         for ask in (service.state, service.cancel):
             with pytest.raises(UnknownJob):
-                await ask(unknown, "ben")
+                await ask(unknown, caller)
         steps.append([name for name, _, _ in broker.method_calls])
-    assert steps[0] == steps[1] == ["state", "state"]
+    assert steps == 3 * [["state", "state"]]
