@@ -11,7 +11,7 @@ from pydantic import Field
 from app.api.schemas import Stops
 from app.errors import InvalidRequest
 from app.openai.fields import BUILD_AT_ONCE, OpenBody, unsupported, validated
-from app.openai.requests import ChatRequest, MessageBody, OpenAIRequest, TemplateArguments
+from app.openai.requests import ChatRequest, MessageBody, OpenAIRequest, TemplateArguments, ThinkingBody
 from app.openai.responses import DeferredModel
 from app.openai.responses_request import ITEMS_MAX
 from app.openai.tool_bodies import ToolBody
@@ -32,7 +32,7 @@ _PATHS = (
     (re.compile(r"^(tools\.[0-9*]+)\.function"), r"\1"), (re.compile(r"^tool_choice\.function"), "tool_choice"),
     (re.compile(r"^(messages\.[0-9]+)\.tool_calls\b.*"), r"\1.content"),
     (re.compile(r"^max_completion_tokens"), "max_tokens"),
-    (re.compile(r"^(max_thinking_tokens|reasoning_effort)"), "thinking"),
+    (re.compile(r"^reasoning_effort"), "thinking"),
 )  # fmt: skip
 
 
@@ -60,11 +60,9 @@ class MessagesToolChoiceBody(OpenBody):
     disable_parallel_tool_use: bool | None = None
 
 
-class MessagesThinkingBody(OpenBody):
-    """Whether the answer thinks first, and for how many tokens at most."""
+class MessagesThinkingBody(ThinkingBody):
+    """Whether the answer thinks first, and whether it shows that."""
 
-    type: Literal["enabled", "disabled", "adaptive"]
-    budget_tokens: int | None = Field(None, ge=0)
     display: str | None = Field(None, description="`omitted` leaves the thoughts out of the answer")
 
 
@@ -157,8 +155,7 @@ def _thinking(thinking: MessagesThinkingBody | None) -> dict[str, Any]:
     """The fields of a chat for thoughts."""
     if thinking is None:
         return {}
-    tokens = 0 if thinking.type == "disabled" else thinking.budget_tokens
-    return {"max_thinking_tokens": tokens, "include_reasoning": thinking.display != "omitted"}
+    return {"thinking": thinking, "include_reasoning": thinking.display != "omitted"}
 
 
 def _tools(tools: list[MessagesToolBody] | None) -> list[ToolBody] | None:

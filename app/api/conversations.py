@@ -120,7 +120,10 @@ def require_kind(body: Any) -> None:
 
 
 class CalledFunctionBody(StrictModel):
-    """A call's function, and its arguments: mostly the JSON text of an object, but any text is taken."""
+    """A call's function, and its arguments.
+
+    The arguments are mostly the JSON text of an object, but any text is taken.
+    """
 
     name: PastText
     arguments: PastArguments = "{}"

@@ -138,7 +138,7 @@ def _constraints(request: OpenAIRequest, names: Mapping[str, int] | None) -> Ite
 def _response_format(value: dict[str, Any], token_names: Mapping[str, int] | None) -> Iterator[ParsedConstraint]:
     """OpenAI's `response_format`; with `value` in it TGI's, with `schema` llama.cpp's."""
     path, kind = "response_format", value.get("type")
-    if "value" in value:
+    if value.get("value") is not None:
         yield _type_and_value(value, path)
     elif kind == "json_schema":
         inner, inner_path = _required(value, "json_schema", path, dict), f"{path}.json_schema"
@@ -242,8 +242,8 @@ def _required(value: dict[str, Any], name: str, path: str, kind: type = object) 
 
 
 def _reject_unknown(value: dict[str, Any], path: str, *names: str) -> None:
-    for name in value:
-        if name not in names:
+    for name, item in value.items():
+        if name not in names and item is not None:
             near = _near(name, names)
             meant = f"`{near}`" if near else "`constraint` of the request" if name in FORM_FIELDS else None
             message = f"did you mean {meant}?" if meant else f"use one of {json.dumps(names)[1:-1]}"

@@ -6,12 +6,14 @@ reason.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
     Field,
     JsonValue,
+    ValidationInfo,
     WithJsonSchema,
     create_model,
     field_validator,
@@ -72,7 +74,7 @@ class StreamOptionsBody(OpenBody):
 
     include_usage: bool | None = None
     include_obfuscation: bool | None = Field(None, description="No effect: no chunk is padded")
-    continuous_usage_stats: Literal[False] | None = None
+    continuous_usage_stats: bool | None = Field(None, description="No effect: the last chunk alone has token counts")
 
 
 Schema = ObjectOrString  # a JSON schema, as an object or as a string of JSON
@@ -109,6 +111,12 @@ class _ConstraintFields(OpenBody):
 CONSTRAINT_FIELDS = tuple(_ConstraintFields.model_fields)
 
 
+# Values of other servers, and what is read in their place: no seed, no priority, the most probable token alone.
+_OTHER_VALUES: dict[str, tuple[int, float | None]] = {
+    "seed": (-1, None), "priority": (0, None), "top_p": (0, sys.float_info.min),
+}  # fmt: skip
+
+
 def _option_fields() -> dict[str, Any]:
     """The fields of POST /generate that both calls accept. Each is None by default."""
     others = {"scope", "trace", "rejected_top_k", "top_log_probs"}
@@ -141,6 +149,13 @@ class OpenAIRequest(_UnsupportedFields, _IgnoredFields, _ConstraintFields, _Opti
     stop: Stops = Field((), description="Strings that end the text and are not part of it")
     stream: bool | None = None
     stream_options: StreamOptionsBody | None = None
+
+    @field_validator(*_OTHER_VALUES, mode="before")
+    @classmethod
+    def _read_other_value(cls, value: object, info: ValidationInfo) -> object:
+        assert info.field_name is not None
+        other, ours = _OTHER_VALUES[info.field_name]
+        return ours if type(value) in (int, float) and value == other else value  # `type`, because False equals 0
 
     @property
     def usage_in_stream(self) -> bool:
@@ -203,7 +218,7 @@ class CompletionRequest(OpenAIRequest):
 
 
 class FunctionCallBody(OpenBody):
-    """A call of a function. `arguments` is mostly the JSON text of an object, but any text is taken."""
+    """A call of a function. `arguments` are mostly the JSON text of an object, but any text is taken."""
 
     name: PastText
     arguments: PastArguments = "{}"
@@ -248,7 +263,7 @@ class MessageBody(NeutralValues):
     @model_validator(mode="before")
     @classmethod
     def _read_empty_content(cls, body: object) -> object:
-        """An earlier answer or result without content is empty, or a refusal of another model."""
+        """Read an earlier answer without content as its refusal, or as empty."""
         if not isinstance(body, dict) or body.get("role") not in ("assistant", "tool"):
             return body
         return {**body, "content": body.get("refusal") or ""} if body.get("content") in (None, "", []) else body
@@ -283,9 +298,22 @@ class CustomParamsBody(OpenBody):
     thinking_budget: int | None = Field(None, ge=0, description="max_thinking_tokens")
 
 
+class ThinkingBody(OpenBody):
+    """Whether the answer thinks first, and for how many tokens at most."""
+
+    type: Literal["enabled", "disabled", "adaptive"]
+    budget_tokens: int | None = Field(None, ge=0)
+
+    @property
+    def tokens(self) -> int | None:
+        """The budget of thoughts. None without a limit."""
+        return 0 if self.type == "disabled" else self.budget_tokens
+
+
 class ThinkingFields(NeutralValues):
     """Fields of other servers and ours for the thoughts before an answer."""
 
+    thinking: ThinkingBody | None = Field(None, description="DeepSeek, GLM, Anthropic: whether the answer thinks")
     max_thinking_tokens: int | None = Field(None, ge=0, description="The budget of thoughts, within that of the answer")
     thinking_token_budget: int | None = Field(None, ge=0, description="vLLM: max_thinking_tokens")
     thinking_budget: int | None = Field(None, ge=0, description="Qwen: max_thinking_tokens")

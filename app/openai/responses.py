@@ -185,9 +185,9 @@ class ChatCompletionResponse(_Response):
 
 
 class DeltaBody(DeferredModel):
-    """The text that a chunk adds to a message. The first chunk has the role."""
+    """The text that a chunk adds to a message. The first chunk alone has the role."""
 
-    role: Literal["assistant"] | None = None
+    role: Annotated[Literal["assistant"] | None, Field(exclude_if=_is_none)] = None
     content: str | None = None
     reasoning_content: Annotated[str | None, Field(exclude_if=_is_none)] = None
     reasoning: Annotated[str | None, Field(exclude_if=_is_none)] = None

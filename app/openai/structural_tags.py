@@ -51,7 +51,7 @@ def structural_tag(
     >>> structural_tag({"type": "structural_tag", "format": tag}, "response_format")
     {'sequence': ['<a>', {'free': {'without': ['</a>']}}, '</a>']}
     """
-    if "structures" in value:  # the first shape of these requests
+    if value.get("structures") is not None:  # the first shape of these requests
         _only(value, path, ("structures", "triggers"), ("type",))
         tags = [
             {"type": "tag", **_fields(each, f"{path}.structures.{number}", ("begin", "schema", "end"))}
@@ -344,7 +344,7 @@ def _only(value: dict[str, Any], path: str, required: Sequence[str], others: Seq
     for name in required:
         if value.get(name) is None:
             raise InvalidRequest(((f"{path}.{name}", "field required"),))
-    for name in value:
-        if name not in (*required, *others):
+    for name, item in value.items():
+        if name not in (*required, *others) and item is not None:
             hint = did_you_mean(name, (*required, *others))
             raise InvalidRequest(((f"{path}.{name}", f"unknown field{hint}; it takes {', '.join(required)}"),))

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from app.api.conversations import require_kind
 from app.openai.fields import OpenBody
 
-FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,64}$")]
+FunctionName = Annotated[str, Field(pattern=r"^[a-zA-Z0-9_-]{1,128}$")]
 
 
 class FunctionBody(OpenBody):

@@ -65,6 +65,16 @@ _ELSEWHERE = dict.fromkeys({*FORM_FIELDS, "propositions"} - {*CONSTRAINT_FIELDS}
     "disable_parallel_tool_use": "parallel_tool_calls", "max_tool_calls": "parallel_tool_calls",
     "tool_use": _TOOLS, "tool_resources": "tools", "builtin_tools": "tools", "mcp_servers": "tools",
 }  # fmt: skip
+# Fields that ask for nothing by an empty list or by another value. With that value a field is ignored.
+_EMPTY_LISTS = frozenset({
+    "bad_words", "bad_words_ids", "force_words_ids", "suppress_tokens", "begin_suppress_tokens", "constraints",
+    "logits_processors", "logits_processor", "policies", "stop_regex", "stop_sequences", "stop_strings", "stop_words",
+    "structural_tags", "grammar_triggers", "mcp_servers", "builtin_tools",
+})  # fmt: skip
+_NOTHING: dict[str, object] = {
+    "json_mode": False, "json_object": False, "grammar_lazy": False, "disable_parallel_tool_use": False,
+    "min_new_tokens": 0, "min_length": 0, "no_repeat_ngram_size": 0, "thinking": {"type": "disabled"},
+}  # fmt: skip
 _PARAMETERS = dict.fromkeys(("schema", "input_schema", "inputschema", "args_schema", "arguments"), "parameters")
 _GRAMMARS = dict.fromkeys(("grammar", "regex", "lark", "syntax", "definition"), "format")  # of custom tools
 
@@ -75,13 +85,13 @@ class StrayField(NamedTuple):
     parent    the path before its name, which is ours
     name      the caller's
     declared  the fields that the body has
-    null      whether its value is null, which asks for nothing
+    empty     whether its value asks for nothing, as null does
     """
 
     parent: str
     name: str
     declared: frozenset[str]
-    null: bool
+    empty: bool
 
 
 def ignored_fields(
@@ -112,7 +122,14 @@ def stray_keys(value: object, path: str, declared: Set[str]) -> Iterator[StrayFi
     """The keys of an object that are none of these. Other values have none."""
     if isinstance(value, Mapping):
         names = frozenset(declared)
-        yield from (StrayField(path, name, names, item is None) for name, item in value.items() if name not in names)
+        yield from (
+            StrayField(path, name, names, _is_empty(name, item)) for name, item in value.items() if name not in names
+        )
+
+
+def _is_empty(name: str, value: object) -> bool:
+    nothing = [] if name in _EMPTY_LISTS else _NOTHING.get(name)
+    return value is None or (type(value) is type(nothing) and value == nothing)  # `type`, because False equals 0
 
 
 def _message(path: str, meant: str) -> str:
@@ -163,7 +180,7 @@ def _refused(value: object, path: str = "") -> Iterator[tuple[str, str]]:
 
 def _meant(field: StrayField) -> str | None:
     """The field that an unknown one may stand for."""
-    if field.null:
+    if field.empty:
         return None
     name = field.name.lower().replace("-", "_")
     if not field.parent or field.parent.removesuffix(".") in _CONTAINERS:

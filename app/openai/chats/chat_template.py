@@ -55,7 +55,8 @@ def render_prompt(
 def _render(template: Any, variables: dict[str, Any]) -> str:
     """The text of a template. Where it fails on arguments of calls, it gets all as texts, then all as objects."""
     called = [call["function"] for message in variables["messages"] for call in message.get("tool_calls", ())]
-    arguments, failure = [function["arguments"] for function in called], None
+    arguments = [function["arguments"] for function in called]
+    failure: Exception | None = None
     for form in (_unchanged, _as_text, _as_object) if called else (_unchanged,):
         for function, value in zip(called, arguments, strict=True):
             function["arguments"] = form(value)

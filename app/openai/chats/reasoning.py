@@ -34,6 +34,8 @@ def _budgets(request: ChatRequest) -> Iterator[tuple[str, int | None]]:
     """The fields with a budget. The last two are SGLang's."""
     for name in _BUDGETS:
         yield name, getattr(request, name)
+    if request.thinking is not None:
+        yield "thinking", request.thinking.tokens
     if request.custom_params is not None:
         yield "custom_params.thinking_budget", request.custom_params.thinking_budget
     variable = (request.chat_template_kwargs or {}).get("thinking_budget")
@@ -48,7 +50,8 @@ def template_arguments(request: ChatRequest) -> dict[str, Any]:
     budget = thinking_budget(request)
     if request.reasoning_effort is not None:
         arguments["reasoning_effort"] = request.reasoning_effort
-    if request.reasoning_effort is not None or budget is not None:
+    enabled = request.thinking is not None and request.thinking.type == "enabled"
+    if request.reasoning_effort is not None or budget is not None or enabled:
         arguments |= dict.fromkeys(_SWITCHES, budget != 0)
     return arguments | (request.chat_template_kwargs or {})
 

@@ -166,7 +166,7 @@ def template_messages(
 
 
 def _with_one_system(messages: Sequence[MessageBody]) -> Sequence[MessageBody]:
-    """The messages, in which those of the developer and the system are one, where the first of them stands.
+    """Merge messages of developer and system, where the first of them stands.
 
     Templates know the role `system` alone, and many refuse a second message of it. Several messages of the role
     `system` itself stay, because the caller has written them for the template.

@@ -201,6 +201,7 @@ def test_errors_have_the_shape_that_the_client_reads(ai: Anthropic, client: Test
         ({"messages": [{"role": "user", "content": [{"type": "image"}]}]}, "messages.0.content.0"),
         ({"messages": [*USER, {"role": "assistant", "content": "The"}]}, "messages.1"),
         ({"tools": [{"name": "a", "type": "web_search_20250305"}]}, "tools.0.type"),
+        ({"tools": [{"name": "a" * 129, "input_schema": {}}]}, "tools.0.function.name"),
         ({"tools": [{"name": "a"}]}, "tools.0.input_schema"), ({"system": 5}, "system"), ({"n": 2}, "n"),
         ({"tool_choice": {"type": "tool"}}, "tool_choice.name"),
         ({"stop": "a", "stop_sequences": ["b"]}, "stop"),
@@ -214,9 +215,10 @@ def test_an_invalid_field_is_named(changed: dict[str, Any], path: str) -> None:
 
 
 def test_past_answers_are_read_whatever_they_say() -> None:
-    calls = [{"type": "tool_use", "id": "a", "name": "feed", **given} for given in (
+    inputs: list[dict[str, Any]] = [
         {"input": "{no"}, {"input": None}, {}, {"input": [1]}, {"input": {"animal": "dog"}},
-    )]  # fmt: skip
+    ]  # fmt: skip
+    calls = [{"type": "tool_use", "id": "a", "name": "feed", **each} for each in inputs]
     other = [{"type": "server_tool_use", "id": "b", "name": "c", "input": {}}, {"type": "web_search_tool_result"}]
     turns = [*USER, {"role": "assistant", "content": [*other, *calls]}, {"role": "assistant", "content": None}, *USER]
     _, answer, empty, _ = chat_of(MessagesRequest.model_validate({"messages": turns})).messages
@@ -230,7 +232,9 @@ def test_results_come_before_the_text_beside_them() -> None:
     call = {"type": "tool_use", "id": "a", "name": "feed", "input": {"animal": "dog"}}
     blocks = [result, {"type": "text", "text": "b"}]
     turns = [*USER, {"role": "assistant", "content": [call]}, {"role": "user", "content": blocks}]
-    chat = chat_of(MessagesRequest.model_validate({"messages": turns, "system": [{"type": "text", "text": "c"}]}))
+    tools = [{**FEED, "name": "a" * 128}]
+    system = [{"type": "text", "text": "c"}]
+    chat = chat_of(MessagesRequest.model_validate({"messages": turns, "system": system, "tools": tools}))
     assert [message.role for message in chat.messages] == ["system", "user", "assistant", "tool", "user"]
     assert own_path("tools.1.function.parameters.type") == "tools.1.input_schema.type"
     assert own_path("response_format.json_schema.schema") == "output_config.format.schema"

@@ -50,6 +50,7 @@ def streamed(client: TestClient, **fields: Any) -> dict[str, Any]:
         assert "error" not in chunk, chunk
         for choice in chunk["choices"]:
             delta = choice["delta"]
+            assert delta.get("role", "assistant") == "assistant"  # not null after the first chunk
             message["content"] += delta["content"] or ""
             message["reasoning_content"] += delta.get("reasoning_content") or ""
             assert delta.get("reasoning") == delta.get("reasoning_content")
@@ -98,8 +99,9 @@ def test_an_answer_thinks_then_satisfies_its_schema(client: TestClient) -> None:
     for seed in range(3):
         message = answer(client, response_format=SCHEMA, max_thinking_tokens=8, seed=seed)["message"]
         assert set(json.loads(message["content"])) == {"n"} and "<think>" not in message.get("reasoning_content", "")
-    quiet = answer(client, response_format=SCHEMA, reasoning_effort="none")["message"]
-    assert set(json.loads(quiet["content"])) == {"n"} and "reasoning_content" not in quiet
+    for fields in ({"reasoning_effort": "none"}, {"thinking": {"type": "disabled"}}):
+        quiet = answer(client, response_format=SCHEMA, **fields)["message"]
+        assert set(json.loads(quiet["content"])) == {"n"} and "reasoning_content" not in quiet
 
 
 @pytest.mark.parametrize("tools", [[FEED], [ASK]], ids=["function", "custom"])

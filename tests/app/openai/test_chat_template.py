@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import shutil
@@ -77,13 +78,13 @@ def test_transformers_and_we_choose_the_same_template(folder: Path, configured: 
         file = f"additional_chat_templates/{name}.jinja" if name else "chat_template.jinja"
         (folder / file).write_text("{{ eos_token }}file " + name, encoding="utf-8")
     files, tokenizer = files_with(folder, configured), PreTrainedTokenizerFast.from_pretrained(str(folder))
-    messages, tool = [{"role": "user", "content": "a"}], {"type": "function", "function": {"name": "f"}}
-    for tools in (None, [tool]):
+    messages: Any = [{"role": "user", "content": "a"}]
+    given: Any = [{"type": "function", "function": {"name": "f"}}]
+    for tools in (None, given):
         request = ChatRequest.model_validate({"messages": messages, "tools": tools})
-        try:
+        theirs: Any = None
+        with contextlib.suppress(ValueError):  # no template has a name that is looked for
             theirs = tokenizer.apply_chat_template(messages, tools=tools, tokenize=False)
-        except ValueError:  # no template has a name that is looked for
-            theirs = None
         assert (files.template(tools is not None) is None) == (theirs is None)
         if theirs is not None:
             assert render_prompt(files, request.messages, tools=tool_use(request)).text == theirs

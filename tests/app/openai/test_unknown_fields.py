@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 from starlette.testclient import TestClient
 
 from app.errors import InvalidRequest, UnknownField
@@ -56,7 +57,7 @@ def test_no_misspelling_of_a_constraint_is_ignored(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "meant"),
     [
-        ("nvext", "structured_outputs"), ("thinking", "max_thinking_tokens"), ("reasoning", "reasoning_effort"),
+        ("nvext", "structured_outputs"), ("bad_words", "constraint"), ("reasoning", "reasoning_effort"),
         ("max_thinking_token", "max_thinking_tokens"), ("ltlf", "constraint"), ("keywords", "constraint"),
     ],
 )  # fmt: skip
@@ -145,10 +146,62 @@ def test_a_near_type_of_a_format_is_named(client: TestClient) -> None:
     assert answer.status_code == 400 and 'did you mean "json_object"' in answer.json()["error"]["message"]
 
 
-def test_values_without_effect_are_accepted(client: TestClient) -> None:
-    neutral = {"min_tokens": 0, "stop_token_ids": [], "ignore_eos": False, "functions": [], "function_call": "auto",
-               "structured_outputs": {"regex": "[a-z]{1,3}", "whitespace_pattern": None}}  # fmt: skip
-    assert client.post("/v1/chat/completions", json={"messages": [MESSAGE], **neutral}).status_code == 200
+@pytest.mark.parametrize("path", ["chat/completions", "responses", "completions", "messages"])
+def test_values_without_effect_are_accepted(client: TestClient, path: str) -> None:
+    neutral = {"min_tokens": 0, "stop_token_ids": [], "ignore_eos": False, "seed": -1, "priority": 0, "bad_words": [],
+               "logits_processors": [], "min_length": 0, "stream_options": {"continuous_usage_stats": True},
+               "structured_outputs": {"regex": "[a-z]{1,3}", "whitespace_pattern": None}, "max_tokens": 9,
+               "thinking": {"type": "disabled"}, "extra_body": {"bad_words": []}}  # fmt: skip
+    body = {"input": "a", "max_output_tokens": 9} if path == "responses" else {"messages": [MESSAGE], "max_tokens": 9}
+    body = {"prompt": "a"} if path == "completions" else body
+    neutral |= {"functions": [], "function_call": "auto"} if path == "chat/completions" else {}
+    if path == "responses":
+        del neutral["max_tokens"]
+    answer = client.post(f"/v1/{path}", json={**body, **neutral})
+    assert answer.status_code == 200 and answer.json().get("seed") is None, answer.text  # a search
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"seed": -2}, {"priority": 5}, {"priority": False}, {"top_p": -1}, {"top_p": False}, {"bad_words": ["a"]},
+        {"logits_processors": ["a"]}, {"json_mode": True}, {"min_length": False}, {"allowed_token_ids": []},
+        {"thinking": {"type": "off"}}, {"response_schema": {}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_values_with_another_effect_stay_refused(fields: dict[str, Any]) -> None:
+    with pytest.raises((ValidationError, UnknownField)):
+        ignored_fields(chat(**fields), "ignore")
+
+
+def test_a_nucleus_of_nothing_is_the_most_probable_token(client: TestClient) -> None:
+    def text(**options: Any) -> Any:
+        body = {"prompt": "sentence:", "max_tokens": 8, "seed": 5, **options}
+        return client.post("/v1/completions", json=body).json()["choices"][0]["text"]
+
+    assert text(top_p=0) == text(top_k=1) != text()
+
+
+SCHEMA = {"schema": {"enum": [1]}}
+NULLS = dict.fromkeys(("json_schema", "schema", "name", "strict", "description", "value", "structures"))
+
+
+@pytest.mark.parametrize(
+    ("path", "fields"),
+    [
+        ("chat/completions", {"response_format": NULLS | {"type": "text"}}),
+        ("chat/completions", {"response_format": NULLS | {"type": "json_object"}}),
+        ("chat/completions", {"response_format": NULLS | {"type": "json_schema", "json_schema": NULLS | SCHEMA}}),
+        ("responses", {"text": {"format": NULLS | {"type": "text"}}}),
+        ("responses", {"text": {"format": NULLS | {"type": "json_schema"} | SCHEMA}}),
+        ("messages", {"output_config": {"format": NULLS | {"type": "json_schema"} | SCHEMA}}),
+    ],
+)  # fmt: skip
+def test_null_fields_of_a_format_are_left_out(client: TestClient, path: str, fields: dict[str, Any]) -> None:
+    body = {"input": "a", "max_output_tokens": 30} if path == "responses" else {"messages": [MESSAGE], "max_tokens": 30}
+    answer = client.post(f"/v1/{path}", json={**body, **fields, "seed": 1})
+    assert answer.status_code == 200, answer.text
 
 
 def test_ends_of_the_model_may_be_stop_tokens(client: TestClient) -> None:
