@@ -14,7 +14,8 @@ from compiler.ltlf.syntax import CONSTANTS
 PREFIX_WORDS = {
     "f": "F", "finally": "F", "eventually": "F", "sometime": "F", "g": "G", "globally": "G", "always": "G",
     "x": "X", "next": "X", "wx": "WX", "wnext": "WX", "weak_next": "WX", "weaknext": "WX", "not": "!", "never": "G !",
-    "y": "Y", "yesterday": "Y", "o": "O", "once": "O", "h": "H", "historically": "H",
+    "y": "Y", "yesterday": "Y", "previous": "Y", "previously": "Y", "wy": "!Y !", "weak_yesterday": "!Y !",
+    "weakyesterday": "!Y !", "o": "O", "once": "O", "h": "H", "historically": "H",
 }  # fmt: skip
 # Words between operands. Spin and ltl2ba write V for R.
 INFIX_WORDS = {
@@ -22,13 +23,22 @@ INFIX_WORDS = {
     "r": "R", "release": "R", "releases": "R", "v": "R", "w": "W", "unless": "W", "weak_until": "W", "m": "M",
     "strong_release": "M", "s": "S", "since": "S",
 }  # fmt: skip
-XOR_WORDS = frozenset({"xor"})
-# Next as N, weak yesterday as Z, once as P, trigger as T: tools disagree on what these letters mean.
-AMBIGUOUS = frozenset({"N", "Z", "P", "T"})
+_XOR = "exclusive or is written !(a <-> b)"
+_TRIGGER = "a trigger b is written !(!a S !b)"
+# Words between operands that no operator replaces.
+REWRITTEN_WORDS = {"xor": _XOR, "trigger": _TRIGGER, "triggers": _TRIGGER, "triggered": _TRIGGER}
+# Letters that no operator replaces, or whose meaning differs between tools.
+OTHER_OPERATORS = {
+    "N": "write X for the strong next, WX for the weak one", "P": "write O for once, Y for the step before",
+    "Z": "the weak yesterday is written !Y !a", "WY": "the weak yesterday is written !Y !a", "T": _TRIGGER,
+}  # fmt: skip
 # Constants of Lydia and of linear dynamic logic. Their words are rare, or stand in quotes.
 OTHER_CONSTANTS = {"tt": "true", "ff": "false"}
-END = "end"
-_XOR = "exclusive or is written !(a <-> b)"
+# Steps that other tools name. In any case; in quotes they are words.
+_FIRST = "!Y(true) holds at the first step"
+STEP_WORDS = {
+    "end": "last holds at the last step, eos at the one behind it", "start": _FIRST, "first": _FIRST,
+}  # fmt: skip
 _HINTS = {
     ",": "join formulas by & (both) or |; the mark itself has the name comma",
     ".": "the mark itself has the name dot", "?": "the mark itself has the name question",
@@ -66,7 +76,7 @@ def is_letter(name: str) -> bool:
 def must_be_quoted(name: str) -> bool:
     """Whether the parser would not read the bare name as this name."""
     glued = glued_operators(name)
-    constant = name.lower() in CONSTANTS or name in OTHER_CONSTANTS or name.lower() == END
+    constant = name.lower() in CONSTANTS or name in OTHER_CONSTANTS or name.lower() in STEP_WORDS
     return (
         not re.fullmatch(r"[^\W\d]\w*", name) or constant or OPERATOR_WORD.fullmatch(name) is not None
         # Whether another name follows the letters depends on the formula.

@@ -1,33 +1,34 @@
 """The concrete syntax of LTLf, from text to a formula. Knows nothing of traces or automata.
 
 The syntax is LTLf2DFA's (X strong, WX weak next) and more: W and M, && and ||, symbols, upper-case and quoted names.
-From loosest to tightest: -> and <-> (never chained without brackets), |, &, U, then R W M, then the prefix operators.
-U, R, W, M and S read to the right. A word made of operator letters alone (GF, XX, WX) is operators; quoted, a name.
+From loosest to tightest: -> and <->, |, &, U R W M S, then the prefix operators. U, R, W and M each read to the right;
+other chains need brackets. A word made of operator letters alone (GF, XX, WX) is operators; quoted, a name.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
-from compiler.errors import SpecSyntaxError
+from compiler.errors import SpecUnsupported
 from compiler.limits import ResourceGuard
 from compiler.ltlf.dialects import (
-    AMBIGUOUS,
-    END,
     INFIX_WORDS,
     OTHER_CONSTANTS,
+    OTHER_OPERATORS,
     PREFIX_WORDS,
-    XOR_WORDS,
+    REWRITTEN_WORDS,
+    STEP_WORDS,
     glued_operators,
     is_letter,
 )
-from compiler.ltlf.syntax import BOOLEAN, LEAVES, PAST, PREFIX, RELEASES, Builder, LtlfFormula, Op
+from compiler.ltlf.syntax import BOOLEAN, LEAVES, PAST, PREFIX, UNTILS, Builder, LtlfFormula, Op
 from compiler.ltlf.tokens import OPERAND, AtomReader, Token, fault, formula_tokens, unsupported
 
-_UNTILS = (Op.UNTIL, Op.SINCE)
-_LEVELS: tuple[tuple[Op, ...], ...] = ((Op.IFF, Op.IMPLIES), (Op.OR,), (Op.AND,), _UNTILS, RELEASES)
+_LEVELS: tuple[tuple[Op, ...], ...] = ((Op.IFF, Op.IMPLIES), (Op.OR,), (Op.AND,), UNTILS)
+_NEVER_CHAINED = frozenset({Op.IFF, Op.IMPLIES, Op.SINCE})
 _WORD = re.compile(r"[^\W\d]\w*")
 # What each operator of the past says at the first step, behind an example of it.
 _AT_FIRST = {
@@ -103,7 +104,9 @@ class _Parser:
         self._complete(self.builder.add(token.op, (), name))
         return True
 
-    def _no_operand(self, token: Token) -> SpecSyntaxError:
+    def _no_operand(self, token: Token) -> Exception:
+        if token.op is Op.WEAK_UNTIL and self.source.startswith("WY", token.position):
+            return _other_operator("WY", token.position)
         message = f"'{token.text}' cannot start a formula" if token.text else "the formula ends too early"
         quote = "; a name made of operator letters alone must be quoted" if token.text.isalpha() else ""
         return fault(message, self.source, token.position, OPERAND + quote)
@@ -127,10 +130,8 @@ class _Parser:
             return fault("')' closes no bracket", self.source, token.position, _INFIX)
         # A name beside an operand is an error; the names of other dialects' operators get a message of their own.
         for candidate in (previous, token):
-            if candidate.op is Op.NAME and candidate.bare and candidate.text in AMBIGUOUS:
-                advice = "write X for the strong next, WX for the weak one"
-                message = f"the operator {candidate.text} is not supported: {advice}"
-                return unsupported(message, candidate.text, candidate.position)
+            if candidate.op is Op.NAME and candidate.bare and candidate.text in OTHER_OPERATORS:
+                return _other_operator(candidate.text, candidate.position)
         for candidate, words in ((previous, PREFIX_WORDS), (token, INFIX_WORDS)):
             # The whole word: OR is read as the operators O and R.
             match = _WORD.match(self.source, candidate.position)
@@ -139,8 +140,8 @@ class _Parser:
                 message = f"{word} is no operator here; did you mean the operator {words[word]}?"
                 replacement = (candidate.position, candidate.position + len(word), words[word])
                 return fault(message, self.source, candidate.position, _INFIX, replacement=replacement)
-            if word in XOR_WORDS:
-                return fault("exclusive or is written !(a <-> b)", self.source, candidate.position, _INFIX)
+            if word in REWRITTEN_WORDS:
+                return fault(REWRITTEN_WORDS[word], self.source, candidate.position, _INFIX)
         hint = "join them by & (both) or | (one of them)"
         if token.op is Op.NAME and previous.op is Op.NAME:
             hint += ', and put a phrase in quotes: "hot dog"'
@@ -158,8 +159,8 @@ class _Parser:
                 constant = OTHER_CONSTANTS[name]
                 message = f"the constant is written {constant}; the word {name} stands in quotes"
                 raise fault(message, self.source, begin, OPERAND, replacement=(begin, end, constant))
-            if name.lower() == END:
-                message = "last holds at the last step, eos at the one behind it; the word end stands in quotes"
+            if name.lower() in STEP_WORDS:
+                message = f"{STEP_WORDS[name.lower()]}; the word {name} stands in quotes"
                 raise fault(message, self.source, begin, OPERAND)
             glued = glued_operators(name)
             if glued and (is_letter(name[glued:]) or name[glued:] in names):
@@ -199,11 +200,11 @@ class _Parser:
         ops = _LEVELS[level]
         # The loosest operators cut the sequence; what lies between two cuts binds tighter.
         cuts = [number for number, token in enumerate(operators) if token.op in ops]
-        chained = {operators[cut].op for cut in cuts} if len(cuts) > 1 else set()
-        if chained & {Op.IMPLIES, Op.IFF, Op.SINCE}:
-            at = operators[cuts[1]].position
-            message = "tools read a chain of ->, <-> or S differently: write a -> (b -> c), or (a -> b) -> c"
-            raise fault(message, self.source, at, "brackets")
+        for before, cut in itertools.pairwise(cuts):
+            one, two = operators[before].op, operators[cut].op
+            if one and two and (one is not two or one in _NEVER_CHAINED):
+                message = f"tools read a {one} b {two} c differently: write a {one} (b {two} c), or (a {one} b) {two} c"
+                raise fault(message, self.source, operators[cut].position, "brackets")
         # Operand i stands before operator i, so a part of n operators has n + 1 operands.
         starts, ends = [0, *(cut + 1 for cut in cuts)], [*cuts, len(operators)]
         parts = [self._group(operands[a : b + 1], operators[a:b], level + 1) for a, b in zip(starts, ends, strict=True)]
@@ -228,6 +229,10 @@ class _Parser:
         return node
 
 
+def _other_operator(name: str, position: int) -> SpecUnsupported:
+    return unsupported(f"the operator {name} is not supported: {OTHER_OPERATORS[name]}", name, position)
+
+
 def parse_formula(
     source: str, guard: ResourceGuard, atoms: AtomReader | None = None, *, declared: Collection[str] | None = None
 ) -> LtlfFormula:
@@ -236,9 +241,9 @@ def parse_formula(
     atoms     reads what else is a proposition where a name may stand
     declared  names that are certainly propositions: other bare words that are operators or constants of other tools
               (Fa, tt, end) are refused; None refuses none
-    Raises SpecSyntaxError with the offset of the fault, also where the past is looked at from the first step alone,
-    SpecUnsupported for operators of other dialects (N, F[0,3]) and for the future inside the past, and LimitExceeded over formula_chars_max, nesting_depth_max (brackets and prefix
-    operators inside one another) or propositions_max.
+    Raises SpecSyntaxError with the offset of the fault, also where an operator looks back from the first step;
+    SpecUnsupported for operators of other dialects (N, F[0,3]) and for the future inside the past; and LimitExceeded
+    over formula_chars_max, nesting_depth_max (brackets and prefix operators inside one another) or propositions_max.
 
     >>> from compiler.limits import DEFAULT_LIMITS
     >>> from compiler.ltlf import propositions_of

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from compiler.ltlf.dialects import must_be_quoted
-from compiler.ltlf.syntax import LEAVES, PREFIX, RELEASES, LtlfFormula, Op
+from compiler.ltlf.syntax import LEAVES, PREFIX, UNTILS, LtlfFormula, Op
 
 
 def _printed_name(name: str) -> str:
@@ -14,8 +14,8 @@ def _printed_name(name: str) -> str:
 
 
 def print_formula(formula: LtlfFormula) -> str:
-    """The formula in canonical text, which parses to an equal formula. Bracketed in full, except that a run of U (or
-    of R, W and M) to the right has no brackets, so that a long one is not deep."""
+    """The formula in canonical text, which parses to an equal formula. Bracketed in full, except that a run of U, of
+    R, of W or of M to the right has no brackets, so that a long one is not deep."""
     nodes = formula.nodes
     texts: list[str] = []
 
@@ -33,7 +33,7 @@ def print_formula(formula: LtlfFormula) -> str:
         else:
             *firsts, final = node.args
             # These operators read to the right, so the last argument needs no brackets.
-            same_run = any(node.op in ops and nodes[final].op in ops for ops in ((Op.UNTIL,), RELEASES))
+            same_run = node.op is nodes[final].op and node.op in UNTILS and node.op is not Op.SINCE
             parts = [*map(bracketed, firsts), texts[final] if same_run else bracketed(final)]
             texts.append(f" {node.op.value} ".join(parts))
     return texts[-1]

@@ -11,7 +11,7 @@ from playwright.sync_api import Page, expect
 
 from compiler.limits import DEFAULT_LIMITS, ResourceGuard
 from compiler.ltlf import Op, parse_formula
-from compiler.ltlf.dialects import INFIX_WORDS, OTHER_CONSTANTS, PREFIX_WORDS, XOR_WORDS
+from compiler.ltlf.dialects import INFIX_WORDS, OTHER_CONSTANTS, PREFIX_WORDS, REWRITTEN_WORDS, STEP_WORDS
 from compiler.ltlf.syntax import CONSTANTS
 from compiler.spec import spec_from_json
 from tests.app.playground.chromium import accessibility_violations, take_picture
@@ -65,9 +65,11 @@ def test_a_rule_means_what_it_says(page: Page) -> None:
 
 def test_words_of_operators_stay_words(page: Page) -> None:
     visit(page)
-    reserved = {*PREFIX_WORDS, *INFIX_WORDS, *XOR_WORDS, *OTHER_CONSTANTS, *CONSTANTS, "end", "Dog", "hot dog", 'a"\\b'}
+    operators = {*PREFIX_WORDS, *INFIX_WORDS, *REWRITTEN_WORDS}
+    reserved = operators | {*OTHER_CONSTANTS, *CONSTANTS, *STEP_WORDS, "Dog", "hot dog", 'a"\\b'}
     for word in sorted(reserved):
-        formula = parse_formula(page.evaluate(BUILD, ["contains", word, "", ""]), ResourceGuard(DEFAULT_LIMITS))
+        built = page.evaluate(BUILD, ["contains", word, "", ""])
+        formula = parse_formula(built, ResourceGuard(DEFAULT_LIMITS), declared=())
         assert [node.op for node in formula.nodes] == [Op.NAME, Op.FINALLY], word
         assert formula.nodes[0].name == word
 

@@ -3,8 +3,8 @@
 import { el, labelField, uniqueId } from "../dom.js";
 import { IncompleteForm, numberInput, numberOf, split } from "./basic.js";
 
-const RESERVED = new Set(("true false last end tt ff xor and or implies imp iff equiv until release releases unless weak_until strong_release "
-  + "since next wx wnext weak_next weaknext not never once yesterday historically finally eventually sometimes future globally always henceforth").split(" "));
+const RESERVED = new Set(("true false last end start first tt ff xor trigger triggers triggered and or implies imp iff equiv until release releases unless weak_until strong_release "
+  + "since next wx wnext weak_next weaknext not never once yesterday weak_yesterday weakyesterday previous previously historically finally eventually sometimes future globally always henceforth").split(" "));
 const COUNT_MAX = 12;
 
 /** A word as a formula names it. Marks such as a comma have names of their own. */
