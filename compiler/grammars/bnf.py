@@ -34,7 +34,8 @@ class BnfDialect:
     escapes          in literals
     class_escapes    in classes
     refused          constructs that begin with something of their own, by name
-    w3c              whether 'literals' without escapes, `#x20` and `A - B` are read
+    w3c              whether 'literals' without escapes, `#x20`, `A - B`, names with _ and classes without characters
+                     are read
     tokens           whether `<name>` and `!<name>` are read
     """
 
@@ -75,7 +76,10 @@ class BnfReader:
     def _rule(self) -> str:
         """Read a rule. Returns its name."""
         scanner, table = self._scanner, self._table
-        place, name = scanner.at, scanner.match(self._dialect.name)
+        if self._dialect.line_space is not None and scanner.sees("|"):
+            message, expected = "a rule ends with its line, so no line begins with |", "| at the end of the line above"
+            scanner.fail(message, f"the name of a rule; write {expected}, or brackets around all alternatives")
+        place, name = scanner.at, self._name()
         if name is None:
             scanner.fail("a rule begins with its name", "the name of a rule")
         self._skip(nested=self._dialect.line_space is None)
@@ -163,9 +167,17 @@ class BnfReader:
             return Chars(single(self._code_point()))
         if self._dialect.line_space is None and self._next_rule.match(scanner.text, scanner.at):
             return None
-        if name := scanner.match(self._dialect.name):
+        if name := self._name():
             return self._table.call(name[0], name.start())
         return None
+
+    def _name(self) -> re.Match[str] | None:
+        """The name of a rule, if one is here."""
+        name = self._scanner.match(self._dialect.name)
+        if name and "_" in name[0] and not self._dialect.w3c:
+            expected = 'a name of letters, digits and -; grammars whose names have _ are mostly of "syntax": "ebnf"'
+            self._scanner.fail("a name in GBNF has no _", expected, name.start())
+        return name
 
     def _token(self) -> Node:
         place, found = self._scanner.at, self._scanner.match(_TOKEN)
@@ -195,7 +207,7 @@ class BnfReader:
         return literal_node("".join(chars), False)
 
     def _class(self) -> CharSet:
-        scanner = self._scanner
+        scanner, begin = self._scanner, self._scanner.at
         scanner.at += 1
         negated = scanner.takes("^")
         intervals = list[tuple[int, int]]()
@@ -208,6 +220,9 @@ class BnfReader:
             if high < low:
                 scanner.fail("a range of characters ends before it begins", "the lower character first", place)
             intervals.append((low, high + 1))
+        if not intervals and not self._dialect.w3c:
+            expected = '"" for the empty text, . for any character'
+            scanner.fail("llama.cpp reads a class without characters as the empty text", expected, begin)
         return charset_complement(charset(intervals)) if negated else charset(intervals)
 
     def _class_character(self) -> int:
