@@ -133,7 +133,9 @@ def _expect(holds: bool, expected: str, rule: str) -> None:
 
 # --- files of Declare -----------------------------------------------------------------------------------------------
 
-_LINE = re.compile(r"\s*([A-Za-z][A-Za-z -]*?)\s*(\d*)\s*\[([^\]]*)\]\s*(.*)")
+_LINE = re.compile(r"\s*([A-Za-z][A-Za-z -]*?)\s*(\d*)\s*\[([^|]*)\]\s*(\|.*)?")
+# Activities, attributes and comments. The names of attributes hold any signs; a colon ends them.
+_DECLARATION = re.compile(r"\s*(?:(?:activity|bind|attribute)\b|#|[^\[]*:)")
 _ALIASES = {"end": "end", "last": "end", "exclusive_choice": "exclusive_choice", "coexistence": "co_existence",
             "not_coexistence": "not_co_existence"}  # fmt: skip
 
@@ -141,12 +143,12 @@ _ALIASES = {"end": "end", "last": "end", "exclusive_choice": "exclusive_choice",
 def read_decl(text: str) -> list[str]:
     """The rules of a `.decl` file, one a line. Activities are calls of the tools of their names.
 
-    Lines that declare activities and attributes are passed over. Raises SpecSyntaxError for unknown templates, and
-    SpecUnsupported for conditions on data or time.
+    A byte order mark, comments, and lines that declare activities and attributes are passed over. Raises
+    SpecSyntaxError for unknown templates, and SpecUnsupported for conditions on data or time.
     """
     rules = []
-    for number, line in enumerate(text.splitlines(), 1):
-        if not line.strip() or re.match(r"\s*(activity|bind|attribute)\b|\s*[\w\s,]+:", line):
+    for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
+        if not line.strip() or _DECLARATION.match(line):
             continue
         match = _LINE.fullmatch(line)
         if match is None:
@@ -163,7 +165,7 @@ def _rule(match: re.Match[str], line: int) -> str:
     if template not in TEMPLATES:
         message = f"line {line}: there is no template {shown_name(match[1])}{did_you_mean(template, TEMPLATES)}"
         raise SpecSyntaxError(message, expected="a template of Declare", field="policy.decl")
-    if match[4].replace("|", "").strip():
+    if match[4] and match[4].replace("|", "").strip():
         message = f"line {line}: conditions of Declare files are not supported: write them as call(tool, path > 5)"
         raise SpecUnsupported(message, construct="condition of a Declare file", field="policy.decl")
     names = _names(match[3])

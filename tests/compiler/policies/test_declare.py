@@ -97,15 +97,18 @@ def test_a_tool_that_does_not_exist_is_named() -> None:
 
 
 def test_a_file_of_declare_is_read() -> None:
-    text = """activity Create Fine
+    text = """\ufeffactivity Create Fine
 activity Send Fine
 bind Send Fine: amount
 amount: float between 0 and 100
+org:group, amount-eur, concept.name: a, b:c, [d]
+# Response[Send Fine, Create Fine] | | |
 Response[Create Fine, Send Fine] | | |
 Existence2[Send Fine] | |
 Not Chain Succession[Create Fine, Send Fine] |
 Not Co-Existence[Create Fine, Send Fine]
 AlternatePrecedence[Create Fine, Send Fine] | | |
+Init[Send: [1]]|
 """
     assert read_decl(text) == [
         'response("Create Fine", "Send Fine")',
@@ -113,11 +116,13 @@ AlternatePrecedence[Create Fine, Send Fine] | | |
         'not_chain_succession("Create Fine", "Send Fine")',
         'not_co_existence("Create Fine", "Send Fine")',
         'alternate_precedence("Create Fine", "Send Fine")',
+        'init("Send: [1]")',
     ]
-    assert [rule.text for rule in read_rules(read_decl(text), ["Create Fine", "Send Fine"], guard())] == read_decl(text)
+    tools = ["Create Fine", "Send Fine", "Send: [1]"]
+    assert [rule.text for rule in read_rules(read_decl(text), tools, guard())] == read_decl(text)
 
 
-@pytest.mark.parametrize("line", ["Respond[a, b]", "Response a, b", "[a]"])
+@pytest.mark.parametrize("line", ["Respond[a, b]", "Response a, b", "[a]", "Response[a, b] b", "amount [EUR]: float"])
 def test_lines_of_declare_that_do_not_read_are_named(line: str) -> None:
     with pytest.raises(SpecSyntaxError, match=r"line 2"):
         read_decl(f"activity a\n{line}\n")
