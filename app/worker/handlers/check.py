@@ -26,13 +26,14 @@ from app.worker.handlers.base import Context, captured, word_trace
 from app.worker.sandbox.compile_task import OVER_BYTES, SandboxResult, compile_request, value_request
 from compiler.artifact import CompiledConstraint
 from compiler.diagnostics import conjuncts
-from compiler.errors import LimitExceeded, SpecUnsupported
+from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnsupported
 from compiler.limits import ResourceGuard
 from compiler.spec import AllSpec, AnySpec, JsonSchemaSpec, NotSpec, Spec, leaves, spec_from_json, spec_to_json
 from compiler.text import TextAutomaton, WrittenText, check_labels, check_text
 from compiler.vocab import byte_vocabulary
 
 PARTS_CHECKED_MAX = 32  # conjuncts of a constraint that a check reports
+_DECIDED_BY_VALUE = (LimitExceeded.facts, SpecUnsupported.facts, SpecUnsatisfiable.facts)
 Subject = str | tuple[str, ...]  # a text or labels
 
 
@@ -75,8 +76,8 @@ class TextChecker:
         try:
             check = self._by_automaton(spec, text, context)
         except JobFailed as failed:
-            # A schema that is too large to compile may still be decided.
-            if not by_value or failed.facts not in (LimitExceeded.facts, SpecUnsupported.facts):
+            # A schema that is too large to compile may still be decided, and so may one without values.
+            if not by_value or failed.facts not in _DECIDED_BY_VALUE:
                 raise
             check = None
         if check is not None and (check.satisfied or not by_value):
