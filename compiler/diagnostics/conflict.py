@@ -2,7 +2,8 @@
 deletion.
 
 The conjuncts are the parts of `all`, the outermost conjuncts of a formula, the concepts of keywords, the bounds on a
-length, and the parts of an `any` that is negated. A constraint of another form is its own and only conjunct.
+length, and the parts of an `any` that is negated. A constraint of another form is its own and only conjunct. A schema
+that has no value by itself is taken apart by its keywords.
 """
 
 from __future__ import annotations
@@ -13,9 +14,11 @@ from dataclasses import dataclass
 from itertools import combinations
 
 from compiler.automata import is_empty
-from compiler.diagnostics.prose import listed, title
+from compiler.diagnostics.prose import keywords_title, listed, title
+from compiler.diagnostics.schema_keywords import schema_keywords, without_keywords
 from compiler.engines import Engines
 from compiler.errors import CompileCancelled, CompileError, LimitExceeded, SpecUnsatisfiable
+from compiler.exact_json import dump_json, load_json
 from compiler.forms import constraint_tree
 from compiler.lifting import UNREACHABLE, lift
 from compiler.limits import ResourceGuard
@@ -26,6 +29,7 @@ from compiler.spec import (
     RESERVED_NAMES,
     AllSpec,
     AnySpec,
+    JsonSchemaSpec,
     KeywordsSpec,
     LabelsSpec,
     LengthSpec,
@@ -35,7 +39,7 @@ from compiler.spec import (
     resolve_propositions,
     spec_warnings,
 )
-from compiler.text import PushdownLeaf, combine, label_automata, leaves_of_type, to_text
+from compiler.text import PushdownLeaf, combine, label_automata, leaves_of_type, to_text, without_bounded_leaves
 from compiler.vocab import byte_vocabulary
 
 # Compile steps of a search, about two seconds of one core: a refusal is not to take much longer than what it refuses.
@@ -44,6 +48,7 @@ WORK_MAX = 150_000
 _TRIAL_STEPS = 500  # of a compilation, whatever it compiles
 _STATES_PER_STEP = 200  # states over bytes that cost as much as one step
 _ALONE_MAX = 16  # with more conjuncts, the search does not test each one alone
+_KEYWORDS_MAX = 12  # of a schema, that a refusal lists
 _PAIRS_MAX = 6  # with more conjuncts, the search does not test each pair
 
 
@@ -130,7 +135,12 @@ def minimal_conflict(spec: Spec, engines: Engines, guard: ResourceGuard) -> tupl
     all_conjuncts = [(number, piece) for number, source in enumerate(sources) for piece in range(len(source.pieces))]
     search = _ConflictSearch(spec, sources, engines, guard)
     conflict = search.minimal(all_conjuncts) if len(all_conjuncts) > 1 else all_conjuncts
-    pieces = (sources[number].pieces[piece] for number, piece in conflict)
+    pieces = [sources[number].pieces[piece] for number, piece in conflict]
+    alone = sources[conflict[0][0]].build([conflict[0][1]]) if len(conflict) == 1 else None
+    if isinstance(alone, JsonSchemaSpec):
+        keywords = _schema_source(alone, pieces[0][0])
+        search = _ConflictSearch(spec, [keywords], engines, guard)
+        pieces = [keywords.pieces[piece] for _, piece in search.minimal_keywords()] or pieces
     return tuple(f"'{path}' ({words})" for path, words in pieces)
 
 
@@ -152,15 +162,32 @@ class _ConflictSearch:
         """A subset of the conjuncts that no text satisfies together. It is minimal unless the search stops early."""
         self._remaining = list(all_conjuncts)
         try:
-            # Of many conjuncts most are needless: halves remove them in few compilations.
-            chunk = len(self._remaining) // 2
-            while chunk:
-                self._remove_chunks(chunk)
-                chunk //= 2
+            self._remove_halves()
             # A minimal set need not be the smallest: one or two conjuncts elsewhere may do.
             return self._small_subset(all_conjuncts, len(self._remaining)) or self._remaining
         except _SearchStopped:
             return self._remaining
+
+    def minimal_keywords(self) -> list[_Conjunct]:
+        """The keywords of the only source, a schema, that leave no value together. Empty where they are many.
+
+        What stands beside all keywords may leave no value either; then the result is empty, too.
+        """
+        self._remaining = [(0, piece) for piece in range(len(self._sources[0].pieces))]
+        try:
+            self._remove_halves()
+            if len(self._remaining) == 1 and self._rules_out_spec(self._sources[0].build([])):
+                return []
+        except _SearchStopped:
+            pass
+        return self._remaining if len(self._remaining) <= _KEYWORDS_MAX else []
+
+    def _remove_halves(self) -> None:
+        # Of many conjuncts most are needless: halves remove them in few compilations.
+        chunk = len(self._remaining) // 2
+        while chunk:
+            self._remove_chunks(chunk)
+            chunk //= 2
 
     def _small_subset(self, all_conjuncts: Sequence[_Conjunct], than: int) -> list[_Conjunct]:
         """One or two conjuncts that no text satisfies together. Empty where the search finds none.
@@ -184,13 +211,16 @@ class _ConflictSearch:
                 start += chunk
 
     def _rules_out(self, conjuncts: Sequence[_Conjunct]) -> bool:
-        """True when no text satisfies the conjuncts together. False where a limit leaves that open.
+        return self._rules_out_spec(self._join_conjuncts(conjuncts))
+
+    def _rules_out_spec(self, spec: Spec) -> bool:
+        """True when no text satisfies the constraint. False where a limit leaves that open.
 
         Raises _SearchStopped.
         """
         self._work += _TRIAL_STEPS
         try:
-            return not self._has_text(self._join_conjuncts(conjuncts))
+            return not self._has_text(spec)
         except SpecUnsatisfiable:
             return True
         except CompileCancelled:
@@ -212,7 +242,8 @@ class _ConflictSearch:
         return parts[0] if len(parts) == 1 else AllSpec(parts)
 
     def _has_text(self, spec: Spec) -> bool:
-        tree = constraint_tree(spec, self._engines, self._guard)
+        # What a bound of ours leaves out is no contradiction.
+        tree, _ = without_bounded_leaves(constraint_tree(spec, self._engines, self._guard))
         if self._labels is not None:
             return label_automata(tree, self._labels, self._guard)[1].min_tokens != UNREACHABLE
         if leaves_of_type(tree, PushdownLeaf):
@@ -272,6 +303,19 @@ def _below(path: str, name: str) -> str:
 
 def _only_conjunct(spec: Spec, path: str) -> _Source:
     return _Source(((path or spec.form, title(spec)),), lambda _: spec)
+
+
+def _schema_source(spec: JsonSchemaSpec, path: str) -> _Source:
+    schema = load_json(spec.schema)
+    keywords = schema_keywords(schema)
+
+    def build(pieces: Sequence[int]) -> Spec:
+        left_out = [keyword for number, keyword in enumerate(keywords) if number not in pieces]
+        return dataclasses.replace(spec, schema=dump_json(without_keywords(schema, left_out)))
+
+    base = path if path == spec.form else _below(path, spec.form)
+    paths = (".".join((base, *each.path, *(name for name, _ in each.keywords[:1]))) for each in keywords)
+    return _Source(tuple(zip(paths, (keywords_title(each.keywords) for each in keywords), strict=True)), build)
 
 
 def _formula_source(spec: LtlfSpec, path: str, guard: ResourceGuard) -> _Source:

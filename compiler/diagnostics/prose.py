@@ -132,6 +132,12 @@ def title(spec: Spec) -> str:
             return f"dfa of {len(spec.user_dfa.states)} states"
 
 
+def keywords_title(keywords: Sequence[tuple[str, object]]) -> str:
+    """Keywords of a schema with their values, as `minimum 10`. Without any it is the schema `false`."""
+    texts = [f"{name} {dump_json(value, ensure_ascii=False)}" for name, value in keywords]
+    return _clipped(", ".join(texts) or "false", _TITLE_CHARS_MAX)
+
+
 def _parts(parts: Sequence[Part]) -> str:
     """Parts of a sequence, one after the other."""
     return listed(map(_part, parts), ", then")
