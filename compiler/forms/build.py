@@ -132,7 +132,8 @@ def constraint_tree(
             left_out, approximated = list[LimitExceeded](), list[tuple[str, ...]]()
             texts = _texts(spec, engines, guard, shortens=shortens, left_out=left_out, approximated=approximated)
             superset = partial(_superset, spec, engines, guard)
-            return CharLeaf(texts, spec.leading_space == "strip", tuple(left_out), tuple(approximated), superset)
+            strips_space = spec.leading_space == "strip"
+            return CharLeaf(texts, strips_space, tuple(left_out), tuple(approximated), superset=superset)
 
 
 def _superset(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard) -> CharDfa:
@@ -149,7 +150,7 @@ def _schema_leaf(
     texts = _schema(spec, engines, guard, shortens=shortens, left_out=left_out, approximated=approximated)
     strips_space, superset = spec.leading_space == "strip", partial(_superset, spec, engines, guard)
     if isinstance(texts, CharDfa):
-        return CharLeaf(texts, strips_space, tuple(left_out), tuple(approximated), superset)
+        return CharLeaf(texts, strips_space, tuple(left_out), tuple(approximated), superset=superset)
 
     bounded = partial(constraint_tree, spec, engines, guard, path, shortens=shortens, regular=True)
 

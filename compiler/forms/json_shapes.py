@@ -1,6 +1,7 @@
-"""What the outermost `type` of a schema says of its texts, however long its values are.
+"""The shape of a schema's texts by its outermost `type`.
 
-It proves that a constraint has no text where automata with bounds of ours cannot: every object ends with `}`.
+It holds for values of any length. So it proves that a constraint has no text where automata with bounds of ours
+cannot: every object ends with `}`.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ pushdown machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
@@ -65,6 +65,7 @@ class CharLeaf:
     leading_space: bool | None
     left_out: tuple[LimitExceeded, ...] = ()
     approximated: tuple[tuple[str, ...], ...] = ()
+    _: KW_ONLY
     superset: Callable[[], CharDfa] = everything
 
 
