@@ -169,7 +169,7 @@ class _ConflictSearch:
             return self._remaining
 
     def minimal_keywords(self) -> list[_Conjunct]:
-        """The keywords of the only source, a schema, that leave no value together. Empty where they are many.
+        """The keywords of the only source, a schema, that leave no value. Empty where they are many.
 
         What stands beside all keywords may leave no value either; then the result is empty, too.
         """

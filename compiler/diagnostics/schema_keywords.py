@@ -1,4 +1,4 @@
-"""The keywords of a schema that a search for a contradiction may leave out.
+"""The keywords of a schema that a search for contradictions drops.
 
 Without any of them, every value of the schema is still one. What other keywords depend on stays: names of properties,
 positions of items, references, and all that stands below a negation.

@@ -9,10 +9,11 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from compiler.automata import CharDfa, Dfa, texts_dfa
+from compiler.automata import CharDfa, Dfa, everything, texts_dfa
 from compiler.engines import Engines
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported, require
 from compiler.forms.infill import infill_node
+from compiler.forms.json_shapes import json_shape
 from compiler.forms.machines import all_of, grammar_leaf, grammar_part
 from compiler.forms.sequences import PartRules, PartTexts, part_machine, sequence_leaf
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
@@ -130,7 +131,15 @@ def constraint_tree(
         case _:
             left_out, approximated = list[LimitExceeded](), list[tuple[str, ...]]()
             texts = _texts(spec, engines, guard, shortens=shortens, left_out=left_out, approximated=approximated)
-            return CharLeaf(texts, spec.leading_space == "strip", tuple(left_out), tuple(approximated))
+            superset = partial(_superset, spec, engines, guard)
+            strips_space = spec.leading_space == "strip"
+            return CharLeaf(texts, strips_space, tuple(left_out), tuple(approximated), superset=superset)
+
+
+def _superset(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard) -> CharDfa:
+    """All texts that have the outermost shape of a schema's values. All texts for other forms."""
+    shape = json_shape(_documents(spec)[0]) if isinstance(spec, JsonSchemaSpec) else None
+    return everything() if shape is None else CharDfa(*engines.node(parse_pattern(shape, guard), guard))
 
 
 def _schema_leaf(
@@ -139,9 +148,9 @@ def _schema_leaf(
     """The texts of a schema, as a machine or as an automaton."""
     left_out, approximated = list[LimitExceeded](), list[tuple[str, ...]]()
     texts = _schema(spec, engines, guard, shortens=shortens, left_out=left_out, approximated=approximated)
-    strips_space = spec.leading_space == "strip"
+    strips_space, superset = spec.leading_space == "strip", partial(_superset, spec, engines, guard)
     if isinstance(texts, CharDfa):
-        return CharLeaf(texts, strips_space, tuple(left_out), tuple(approximated))
+        return CharLeaf(texts, strips_space, tuple(left_out), tuple(approximated), superset=superset)
 
     bounded = partial(constraint_tree, spec, engines, guard, path, shortens=shortens, regular=True)
 
@@ -158,7 +167,8 @@ def _schema_leaf(
         return leaf
     return PushdownLeaf(
         machine=machine, source=spec, leading_space=strips_space, field=".".join((*path, "json_schema")),
-        left_out=tuple(left_out), approximated=tuple(approximated), bounded=bounded, both=both,
+        left_out=tuple(left_out), approximated=tuple(approximated), superset=superset, bounded=bounded,
+        both=both,
     )  # fmt: skip
 
 

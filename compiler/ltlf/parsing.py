@@ -168,7 +168,7 @@ class _Parser:
                 raise fault(message, self.source, begin, OPERAND, replacement=(begin + glued, begin + glued, " "))
 
     def check_past(self, formula: LtlfFormula) -> None:
-        """Raise SpecSyntaxError where an operator of the past looks back from the first step."""
+        """Raise SpecSyntaxError where an operator looks back from the first step."""
         token = self.looks_back_first
         if token is None or token.op is None:
             return

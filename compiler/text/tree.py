@@ -7,7 +7,7 @@ pushdown machine.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from itertools import chain
 from typing import TypeVar
 
@@ -58,12 +58,15 @@ class CharLeaf:
     leading_space  None where it does not care about one space before it
     left_out       the bounds of ours that may leave texts out, which a proof that there is none cannot rest on
     approximated   the paths of keywords in a schema that have no effect
+    superset       makes an automaton that accepts every text of the constraint, also beyond the bounds
     """
 
     texts: CharDfa
     leading_space: bool | None
     left_out: tuple[LimitExceeded, ...] = ()
     approximated: tuple[tuple[str, ...], ...] = ()
+    _: KW_ONLY
+    superset: Callable[[], CharDfa] = everything
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,6 +97,7 @@ class PushdownLeaf:
     warnings: tuple[GrammarWarning, ...] = ()
     left_out: tuple[LimitExceeded, ...] = ()
     approximated: tuple[tuple[str, ...], ...] = ()
+    superset: Callable[[], CharDfa] = everything
     bounded: Callable[[], ConstraintTree] | None = None
     both: Callable[[JsonSchemaSpec], PushdownLeaf | CharLeaf | None] | None = None
     rejected: Callable[[], ConstraintTree] | None = None
@@ -125,8 +129,8 @@ def without_bounded_leaves(
 ) -> tuple[ConstraintTree, tuple[LimitExceeded, ...]]:
     """The tree without the leaves whose bounds leave texts out.
 
-    All texts stand in place of such a leaf; the second value has these bounds. Under a negation such a leaf takes away
-    less than it could, so there it stays.
+    Its superset stands in place of such a leaf; the second value has these bounds. Under a negation such a leaf takes
+    away less than it could, so there it stays.
 
     nesting  whether the nesting of schemas has a bound, too
     """
@@ -139,7 +143,7 @@ def without_bounded_leaves(
     is_bounded = isinstance(tree, CharLeaf | PushdownLeaf) and bool(tree.left_out)
     is_bounded |= nesting and isinstance(tree, PushdownLeaf) and tree.bounded is not None
     if isinstance(tree, CharLeaf | PushdownLeaf) and is_bounded and not negated:
-        return CharLeaf(everything(), tree.leading_space), tree.left_out
+        return CharLeaf(tree.superset(), tree.leading_space), tree.left_out
     return tree, ()
 
 

@@ -85,11 +85,20 @@ def test_a_schema_without_instances_is_unsatisfiable(schema: str) -> None:
         compile_text(spec_of(schema))
 
 
+NO_BRACE = {"not": {"regex": r"(?s:.*)\}(?s:.*)"}}
+
+
 @pytest.mark.parametrize(("constraint", "limit"), [
     *rows("json_schema", "a_combination_with_a_schema_names_the_bound"),
     ({"all": [{"json_schema": {"type": "number"}}, {"regex": "a"}, {"regex": "b"}]}, None),
     ({"all": [{"json_schema": {"type": "string"}}, {"regex": "a"}]}, None),
     ({"all": [{"not": {"json_schema": {}}}, {"regex": "1"}]}, None),
+    ({"all": [{"json_schema": {"type": "object"}}, NO_BRACE]}, None),
+    ({"all": [{"json_schema": {"type": ["array", "object"]}}, {"regex": r"[^\]}]*"}]}, None),
+    ({"all": [{"json_schema": {"type": "object", "required": ["a"]}}, {"regex": '[^"]*'}]}, None),
+    ({"all": [{"json_schema": {"type": "integer", "minimum": 1e20}}, NO_BRACE]}, "integer_digits_max"),
+    ({"all": [{"json_schema": {"type": ["object", "integer"], "minimum": 1e20}}, NO_BRACE]}, "integer_digits_max"),
+    ({"all": [{"json_schema": {"type": ["object", "null"]}}, NO_BRACE]}, "satisfiable"),
 ])
 def test_a_combination_with_a_schema_names_the_bound(constraint: Any, limit: str | None) -> None:
     spec = spec_from_json(constraint)
