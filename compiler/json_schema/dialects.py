@@ -23,6 +23,7 @@ ANNOTATIONS = frozenset({
     "$recursiveAnchor", "$vocabulary", "$defs", "definitions", "deprecated", "readOnly", "writeOnly",
     "contentEncoding", "contentMediaType", "contentSchema", "discriminator", "example", "externalDocs", "xml",
 })  # fmt: skip
+NULLABLE = "nullable"  # of OpenAPI 3.0: adds null to the `type` beside it
 EXTENSION = "x-"  # the prefix of OpenAPI's own extensions, which are ignored too
 # The keywords of 2020-12 by vocabulary. Keywords of the core are known in every dialect, and so is our `constraint`.
 _CORE = frozenset({"$ref", "$defs", "definitions", "constraint"})
@@ -88,8 +89,8 @@ _4 = replace(
     _6, name="draft-04", keywords=_6.keywords - {"const", "contains", "propertyNames"}, identifier="id",
     boolean_bounds=True, numeric_bounds=False, plain_integers=True,
 )  # fmt: skip
-# Without `$schema`, each keyword has the meaning of the drafts that have it.
-ASSERTIONS = _ALL_2020 | _OF_2019  # every keyword that has an effect in some draft
+# Without `$schema`, each keyword has the meaning of the drafts that have it, and `nullable` that of OpenAPI 3.0.
+ASSERTIONS = _ALL_2020 | _OF_2019 | {NULLABLE}  # every keyword that has an effect in some draft
 _ANY = Dialect(name="any draft", keywords=ASSERTIONS, boolean_bounds=True)
 _BY_PATH = {
     "draft-04": _4, "draft-05": _4, "draft-06": _6, "draft-07": _7, "draft/2019-09": _2019, "draft/2020-12": _2020,
@@ -171,7 +172,8 @@ class UnenforcedKeywords:
             f"the schema keyword {shown_name(name)} is unknown{did_you_mean(name, dialect.keywords | ANNOTATIONS)}"
         )
         if name in _ANY.keywords or name == "id":
-            beside = " beside $ref" if name in dialect.keywords else ""
+            where = " without type" if name == NULLABLE else " beside $ref"
+            beside = where if name in dialect.keywords else ""
             message = f"the schema keyword {name} has no effect{beside} in {dialect.name}"
         raise SpecUnsupported(message, construct=shown_name(name), field=".".join(path))
 

@@ -92,7 +92,38 @@ _SEMVER = (
 )
 # RFC 4648, section 4: with padding, without line breaks, and bits beyond the last octet are zero.
 _BASE64 = "(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/][AQgw]==|[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]=)?"
-_CIDR = rf"{_IPV4}/(?:[12]?[0-9]|3[0-2])|(?:{_ipv6()})/(?:[1-9]?[0-9]|1[01][0-9]|12[0-8])"
+_BASE64_URL = _BASE64.replace("+/]", "_-]")
+_IPV4_PREFIX = "(?:[12]?[0-9]|3[0-2])"
+_IPV6_PREFIX = "(?:[1-9]?[0-9]|1[01][0-9]|12[0-8])"
+
+
+def _ipv4_network() -> str:
+    """The pattern of an IPv4 network, with zeros behind its prefix.
+
+    An address alone is a network, too.
+    """
+    networks = [_IPV4]
+    for prefix in range(33):
+        whole, bits = divmod(prefix, 8)
+        cut = [f"(?:{'|'.join(map(str, range(0, 256, 2 ** (8 - bits))))})"] if bits else []
+        octets = [_OCTET] * whole + cut
+        networks.append(r"\.".join(octets + ["0"] * (4 - len(octets))) + f"/{prefix}")
+    return "|".join(networks)
+
+
+def _ipv6_network() -> str:
+    """The pattern of IPv6 networks with prefixes behind written groups."""
+    networks = [f"(?:{_ipv6()})(?:/128)?"]
+    for groups in range(8):
+        written = ":".join([_HEX] * groups)
+        longer = "|".join(str(prefix) for prefix in range(16 * groups, 129))
+        networks.append(f"{written}::/(?:{longer})")
+    return "|".join(networks)
+
+
+_IPV4_INTERFACE = f"{_IPV4}(?:/{_IPV4_PREFIX})?"
+_IPV6_INTERFACE = f"(?:{_ipv6()})(?:/{_IPV6_PREFIX})?"
+_CIDR = rf"{_IPV4}/{_IPV4_PREFIX}|(?:{_ipv6()})/{_IPV6_PREFIX}"
 # Lower-case letters that IDNA allows anywhere in a label: Latin-1, Cyrillic, Hiragana, Han and Hangul.
 _LETTERS = "\u00df-\u00f6\u00f8-\u00ff\u0430-\u045f\u3041-\u3094\u4e00-\u9fa5\uac00-\ud7a3"
 # A letter takes at most five characters of the 63 of an encoded label.
@@ -171,6 +202,17 @@ FORMATS: dict[str, str] = {
     "semver": _SEMVER,
     "cidr": _CIDR,
     "byte": _BASE64,
+}
+FORMATS |= {  # pydantic's
+    "base64": _BASE64,
+    "base64url": _BASE64_URL,
+    "ipv4network": _ipv4_network(),
+    "ipv6network": _ipv6_network(),
+    "ipv4interface": _IPV4_INTERFACE,
+    "ipv6interface": _IPV6_INTERFACE,
+    "ipvanyaddress": f"{_IPV4}|{_ipv6()}",
+    "ipvanynetwork": f"{_ipv4_network()}|{_ipv6_network()}",
+    "ipvanyinterface": f"{_IPV4_INTERFACE}|{_IPV6_INTERFACE}",
 }
 FORMATS |= {"ip-address": _IPV4, "host-name": _HOSTNAME}  # their names in draft 3
 _ADDRESSES = (_LITERAL, _international(_LITERAL), rf"\[(?:{_IPV4}|IPv6:(?:{_ipv6()}))\]")  # hosts in brackets

@@ -1,7 +1,8 @@
 """Reads the JSON text of an instance (RFC 8259).
 
-Values know where they stand, and numbers are exact decimals. Stricter than most parsers: no duplicate keys, no NaN, no
-half of a surrogate pair. Knows no schema.
+Values know where they stand, and numbers are exact decimals. A text with equal keys has two readings, since parsers
+keep the last value of such a key or the first. Stricter than most parsers: no NaN, no half of a surrogate pair. Knows
+no schema.
 """
 
 from __future__ import annotations
@@ -74,26 +75,34 @@ class JsonValue:
         return path if len(path) <= _SHOWN_CHARS_MAX else path[:_SHOWN_CHARS_MAX] + "…"
 
 
-def parse_instance(text: str, guard: ResourceGuard) -> JsonValue:
-    """The value of a JSON text. Raises InstanceSyntaxError, LimitExceeded over `compile_s_max`.
+def parse_instance(text: str, guard: ResourceGuard) -> list[JsonValue]:
+    """The value of a JSON text; where a key occurs twice, the values with its last and with its first value.
+
+    Raises InstanceSyntaxError, LimitExceeded over `compile_s_max`.
 
     >>> from compiler.limits import Limits
     >>> guard = ResourceGuard(Limits())
-    >>> parse_instance('{"a": [1, 2.50]}', guard).value["a"].value[1].path
+    >>> [value] = parse_instance('{"a": [1, 2.50]}', guard)
+    >>> value.value["a"].value[1].path
     '$.a[1]'
-    >>> parse_instance('{"a": 1, "a": 2}', guard)
-    Traceback (most recent call last):
-        ...
-    compiler.json_schema.instances.InstanceSyntaxError: the key "a" occurs twice
+    >>> [value.value["a"].value for value in parse_instance('{"a": true, "a": null}', guard)]
+    [None, True]
     """
-    return _InstanceParser(text, guard).parse()
+    parser = _InstanceParser(text, guard)
+    last = parser.parse()
+    return [last, _InstanceParser(text, guard, keeps_first=True).parse()] if parser.repeats_keys else [last]
 
 
 class _InstanceParser:
-    """A parser with a stack of its own, for any nesting."""
+    """A parser with a stack of its own, for any nesting.
 
-    def __init__(self, text: str, guard: ResourceGuard) -> None:
+    repeats_keys  whether an object read so far has equal keys
+    """
+
+    def __init__(self, text: str, guard: ResourceGuard, *, keeps_first: bool = False) -> None:
+        """keeps_first: whether the first of equal keys counts, not the last."""
         self._text, self._guard = text, guard
+        self._keeps_first, self.repeats_keys = keeps_first, False
         self._open: list[JsonValue] = []  # the arrays and objects around the current place
         self._key: str | None = None  # the key whose value comes next
         self._root: JsonValue | None = None
@@ -126,7 +135,7 @@ class _InstanceParser:
         if kind == "mark" and text not in "[{":
             self._punctuation(text, offset)
         elif self._expected == _KEY and kind == "string":
-            self._add_key(self._string(text, offset), offset)
+            self._key, self._expected, self._may_close = self._string(text, offset), _COLON, False
         elif self._expected != _VALUE:
             raise self._fault(offset)
         elif kind == "mark":
@@ -149,12 +158,6 @@ class _InstanceParser:
         else:
             raise self._fault(offset)
 
-    def _add_key(self, key: str, offset: int) -> None:
-        if key in self._open[-1].value:  # type: ignore[operator]
-            shown = json.dumps(key[:_SHOWN_CHARS_MAX], ensure_ascii=False)
-            raise InstanceSyntaxError(f"the key {shown} occurs twice", offset)
-        self._key, self._expected, self._may_close = key, _COLON, False
-
     def _add(self, value: bool | Decimal | str | list[JsonValue] | dict[str, JsonValue] | None, offset: int) -> None:
         parent = self._open[-1] if self._open else None
         added = JsonValue(value, offset, parent)
@@ -164,7 +167,10 @@ class _InstanceParser:
             added = JsonValue(value, offset, parent, len(parent.value))
             parent.value.append(added)
         elif isinstance(parent.value, dict) and self._key is not None:
-            added = parent.value[self._key] = JsonValue(value, offset, parent, self._key)
+            added, is_new = JsonValue(value, offset, parent, self._key), self._key not in parent.value
+            self.repeats_keys |= not is_new
+            if is_new or not self._keeps_first:
+                parent.value[self._key] = added
         if isinstance(value, list | dict):
             self._open.append(added)
             self._expected, self._may_close = _VALUE if isinstance(value, list) else _KEY, True

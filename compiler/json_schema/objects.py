@@ -41,9 +41,12 @@ class ObjectBuilder:
         self._required = sum(1 << number for number, name in enumerate(self._names) if name in required)
         without_value = sum(1 << number for number, value in enumerate(self._values) if value is None)
         self.start: _Control = (without_value, 0)
+        nameable = len(self._names) - without_value.bit_count()
         if self._compiler.layout.any_order:
-            compiler.guard.check("unordered_properties_max", len(self._names) - without_value.bit_count())
+            compiler.guard.check("unordered_properties_max", nameable)
         self._minimum, self._maximum = tightest_counts(self._facts)
+        if self._undeclared_key_fragment is None and self._maximum is not None and self._maximum >= nameable:
+            self._maximum = None  # there are no more names
         if self._minimum <= self._required.bit_count():  # the required names are enough
             self._minimum = 0
         self._check_counts()
@@ -97,6 +100,9 @@ class ObjectBuilder:
             return None
         position, allowed = self._position.property(None), keys.label.copy()
         for label in sorted(set(keys.label.tolist()) - {0}):
+            if self._are_declared(keys, label):
+                allowed[keys.label == label] = 0
+                continue
             matched = {pattern for bit, pattern in enumerate(patterns) if matches[label - 1] >> bit & 1}
             node_ids = self._value_nodes(None, matched.__contains__)
             fragment = self._text(node_ids, position)
@@ -107,6 +113,14 @@ class ObjectBuilder:
             # Of two equal keys a parser reads the last value alone; that is harmless where any value fits.
             self._duplicate_key_safe &= all(self._compiler.nodes[node].is_unconstrained() for node in node_ids)
         return Fragment(keys.columns, keys.table, allowed) if self._undeclared_values else None
+
+    def _are_declared(self, keys: Fragment, label: int) -> bool:
+        """Whether the keys of a label are declared names alone."""
+        if not self._names:
+            return False
+        labelled = trim(Fragment(keys.columns, keys.table, (keys.label == label).astype(np.int32)))
+        listed = [] if labelled is None else self._compiler.alphabet.listed(labelled, len(self._names))
+        return listed is not None and set(self._names).issuperset(listed)
 
     def build(self) -> tuple[Fragment | None, bool]:
         """Build the objects that fit all the nodes.

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
 from compiler.errors import SpecSyntaxError
-from compiler.json_schema.dialects import Dialect, UnenforcedKeywords
+from compiler.json_schema.dialects import NULLABLE, Dialect, UnenforcedKeywords
 from compiler.json_schema.keywords import TypeKeywords, string_list
 from compiler.json_schema.nodes import (
     TYPES,
@@ -104,9 +104,10 @@ class SchemaReader:
         lone = dialect.lone_reference and "$ref" in value
         effective = {}
         for keyword, content in value.items():
-            if keyword in dialect.keywords and (not lone or keyword in ("$ref", "definitions")):
+            is_idle = keyword == NULLABLE and "type" not in value
+            if keyword in dialect.keywords and not is_idle and (not lone or keyword in ("$ref", "definitions")):
                 effective[keyword] = content
-            elif lone or not dialect.may_have(keyword):
+            elif lone or is_idle or not dialect.may_have(keyword):
                 self._report(location, keyword, dialect)
         return effective
 
@@ -160,7 +161,10 @@ class _ObjectReader(TypeKeywords):
         names = raw if isinstance(raw, list) else [raw]
         if not names or not all(isinstance(name, str) and name in TYPES for name in names):
             raise self.location.fault("type", "this is not a type", f"one of {', '.join(sorted(TYPES))}")
-        return frozenset(names)
+        nullable = self.value.get(NULLABLE, False)
+        if not isinstance(nullable, bool):
+            raise self.location.fault(NULLABLE, "nullable is true or false", "a boolean")
+        return frozenset([*names, "null"] if nullable else names)
 
     def _reference(self, keyword: str) -> int:
         """The node that a reference leads to. Since draft 2019-09 it applies beside the other keywords."""

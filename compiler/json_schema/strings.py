@@ -156,6 +156,29 @@ class StringAlphabet:
         words = (map(symbol.__getitem__, text) for text in texts)
         return words_dfa(words, self.width, states or self._guard, counts_states=states is not None)
 
+    def listed(self, content: Fragment, texts_max: int) -> list[str] | None:
+        """The texts of a content, shortest first. None where there are more than `texts_max`.
+
+        content  a fragment in which every state leads to a text
+        """
+        texts, beginnings = list[str](), [("", START)]
+        while beginnings:
+            # Each beginning leads to texts of its own. One with more characters than states passes a state twice.
+            if len(texts) + len(beginnings) > texts_max or len(beginnings[0][0]) > content.states:
+                return None
+            texts += [text for text, state in beginnings if content.label[state]]
+            longer = list[tuple[str, int]]()
+            for text, state in beginnings:
+                following = content.table[state][content.columns]
+                symbols = np.flatnonzero(following)
+                if self.symbol_sizes[symbols].sum() > texts_max:
+                    return None
+                for symbol in symbols.tolist():
+                    codes = (code for span in self.minterms.charset([symbol]) for code in range(*span))
+                    longer += [(text + chr(code), int(following[symbol])) for code in codes]
+            beginnings = longer
+        return texts
+
     def lengths(self, minimum: int, maximum: int | None) -> Fragment | None:
         """The texts of `minimum` to `maximum` characters."""
         # Contradictory bounds are allowed, and nothing fits them.

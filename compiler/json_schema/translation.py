@@ -9,6 +9,7 @@ deeper. If nothing is written even then, there is no instance.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from decimal import Decimal
 from functools import partial
 from typing import NamedTuple
@@ -18,18 +19,19 @@ from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.json_schema.arrays import UNIQUE_STATES_MAX
 from compiler.json_schema.clauses import merge_equal_nodes
 from compiler.json_schema.compiler import SchemaCompiler
-from compiler.json_schema.fragments import ESCAPES, ObjectLayout, Whitespace
-from compiler.json_schema.nodes import NumberFacts, Position, PropertyScopes, Schema
+from compiler.json_schema.fragments import ESCAPES, Fragment, ObjectLayout, Whitespace
+from compiler.json_schema.nodes import NumberFacts, ObjectFacts, Position, PropertyScopes, Schema
 from compiler.json_schema.numbers import DIGITS_MAX, number_texts
 from compiler.json_schema.reader import SchemaReader
 from compiler.json_schema.rules import OutsideRules, RuleCompiler, SchemaRules, schema_rules
-from compiler.json_schema.strings import Embed, StringAlphabet
+from compiler.json_schema.strings import Embed, FiniteLanguage, StringAlphabet
 from compiler.json_schema.value_sets import ScalarCompiler
 from compiler.json_schema.witnesses import exceeded_bound, witnesses
 from compiler.limits import SIZE_LIMITS, ResourceGuard
 
 EXPLICIT_DEPTH = 3  # of nesting without bound, where an automaton has to spell it out
 EXPLICIT_STATES_MAX = 5_000  # of a schema that bounds the nesting, up to where an automaton serves better than rules
+FINITE_KEYS_MAX = 100  # of `propertyNames` or of a pattern, which are written as names of properties
 PRETTY_DEPTH = 8  # of rules that indent
 _Compile = Callable[[Sequence[Decimal], bool], bool]  # whether there are texts with more numbers, and nested deeper
 _NOTHING = char_complement(everything())
@@ -158,6 +160,10 @@ class _Schema:
         self._nodes = merge_equal_nodes(SchemaReader(document, guard, schemas=schemas, strict=strict).nodes, guard)
         self._alphabet = StringAlphabet(self._nodes, embed, guard, shortens=shortens)
         self._shortens = shortens
+        named_nodes = with_finite_keys(self._nodes, self._alphabet, layout, guard)
+        if named_nodes != self._nodes:
+            # A character of a name needs a symbol of its own.
+            self._nodes, self._alphabet = named_nodes, StringAlphabet(named_nodes, embed, guard, shortens=shortens)
 
     def dfa(self, max_depth: int, guard: ResourceGuard) -> _Translation:
         """As `schema_dfa`, within the limits of another guard."""
@@ -252,6 +258,44 @@ class _Schema:
             approximate=self._approximate,
         )  # fmt: skip
         return schema_rules(compiler, compiler.texts((0,), start), self._guard), compiler
+
+
+def with_finite_keys(
+    nodes: tuple[Schema, ...], alphabet: StringAlphabet, layout: ObjectLayout, guard: ResourceGuard
+) -> tuple[Schema, ...]:
+    """The nodes with names of properties for the keys of `propertyNames` and patterns that allow finitely many.
+
+    So no such key is written twice, and their number is known. Raises what `SchemaCompiler` raises.
+    """
+    if not any(node.objects and (node.objects.names is not None or node.objects.patterns) for node in nodes):
+        return nodes
+    keys_max = guard.limits.unordered_properties_max if layout.any_order else FINITE_KEYS_MAX
+    no_nesting = Position(PropertyScopes(nodes, guard).scope(()), 0, bound=("max_depth", 0), level=0, indented=False)
+    scalars = ScalarCompiler(nodes, alphabet, guard)
+    compiler = SchemaCompiler(nodes, alphabet, layout, no_nesting, scalars=scalars, guard=guard)
+    named = list[Schema]()
+    for node in nodes:
+        facts = node.objects or ObjectFacts()
+        keys = _finite_keys(facts, compiler, no_nesting, keys_max)
+        # Names that are only required are last in the order, and are written after these.
+        order = (*node.order[: len(node.order) - len(facts.required)], *keys, *facts.required)
+        named.append(replace(node, order=order) if keys else node)
+    return tuple(named)
+
+
+def _finite_keys(
+    facts: ObjectFacts, compiler: SchemaCompiler, no_nesting: Position, keys_max: int
+) -> Sequence[str]:
+    """All keys of `propertyNames`, in the order of a list. Where these are too many, those of each such pattern."""
+    if facts.names is not None:
+        language = compiler.values((facts.names,), no_nesting).language("string")
+        if isinstance(language, FiniteLanguage) and len(language.texts) <= keys_max:
+            return language.texts
+        if isinstance(language, Fragment) and (listed := compiler.alphabet.listed(language, keys_max)) is not None:
+            return listed
+    contents = (compiler.alphabet.content(("pattern", pattern)) for pattern, _, _ in facts.patterns)
+    listed_keys = (compiler.alphabet.listed(content, keys_max) for content in contents if content is not None)
+    return [key for keys in listed_keys for key in keys or ()]
 
 
 def _bounds(compiler: SchemaCompiler) -> list[tuple[str, int]]:

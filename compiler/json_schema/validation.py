@@ -69,7 +69,7 @@ def schema_violation(
     document: object, text: str, embed: Embed, guard: ResourceGuard, *, schemas: Mapping[str, object] | None = None,
     strict: bool = False,
 ) -> SchemaViolation | None:
-    """Why the value of a JSON text does not fit a schema. None where it fits.
+    """Why the value of a JSON text does not fit a schema. None where it fits, in both readings of equal keys.
 
     The parameters are those of `schema_dfa`. Raises SpecSyntaxError, SpecUnsupported and LimitExceeded, also over
     `nesting_depth_max` where the interpreter's stack ends before the value.
@@ -85,14 +85,15 @@ def schema_violation(
     with guard.recursion():
         nodes = SchemaReader(document, guard, schemas=schemas, strict=strict).document_nodes
         try:
-            instance = parse_instance(text, guard)
+            readings = parse_instance(text, guard)
         except InstanceSyntaxError as error:
             return SchemaViolation("$", "json", nodes[0].field, message=error.message, offset=error.offset)
-        outcome = _Validator(nodes, embed, guard).outcome(0, instance)
-    if not isinstance(outcome, _Failure):
+        validator = _Validator(nodes, embed, guard)
+        failures = [each for each in (validator.outcome(0, value) for value in readings) if isinstance(each, _Failure)]
+    if not failures:
         return None
-    value, field = outcome.value, outcome.schema.field
-    return SchemaViolation(value.path, outcome.keyword, field, message=outcome.message, offset=value.offset)
+    value, field = failures[0].value, failures[0].schema.field
+    return SchemaViolation(value.path, failures[0].keyword, field, message=failures[0].message, offset=value.offset)
 
 
 class _Validator:

@@ -8,9 +8,13 @@ from collections.abc import Mapping
 from decimal import Decimal
 from typing import Literal
 
+from compiler.automata import everything
 from compiler.json_schema.decimals import as_decimal, canonical_text
+from compiler.json_schema.fragments import ObjectLayout
 from compiler.json_schema.nodes import PropertyScope, PropertyScopes
 from compiler.json_schema.reader import SchemaReader
+from compiler.json_schema.strings import StringAlphabet
+from compiler.json_schema.translation import with_finite_keys
 from compiler.json_schema.value_sets import number_texts
 from compiler.limits import Limits, ResourceGuard
 
@@ -21,11 +25,14 @@ def write_instance(
 ) -> str:
     """The text of a value as a schema's automaton reads it.
 
-    The schema's properties come first, in its order or with `any_order` in the value's, then the others. Numbers are
-    written as in the schema if it lists them, else as in ECMAScript. Raises the errors of reading the schema.
+    The schema's properties and its finitely many keys come first, in its order or with `any_order` in the value's, then
+    the others. Numbers are written as in the schema if it lists them, else as in ECMAScript. Raises the errors of
+    reading the schema.
     """
     guard = ResourceGuard(Limits())
     nodes = SchemaReader(document, guard, schemas=schemas).nodes
+    alphabet = StringAlphabet(nodes, lambda *_: everything(), guard)
+    nodes = with_finite_keys(nodes, alphabet, ObjectLayout("compact", any_order), guard)
     ordered = _ordered(instance, PropertyScopes(nodes, guard).scope((0,)), any_order)
     marked = _marked(ordered, number_texts(nodes, guard)[1])
     if whitespace == "pretty":

@@ -224,6 +224,10 @@ def _json(draw: random.Random) -> Spec:
                 },
                 {"type": "array", "items": schema(depth - 1), "maxItems": draw.randint(0, 3)},
             ]
+            kinds.append({
+                "type": "object", "propertyNames": {"enum": names or ["a"]}, "additionalProperties": schema(depth - 1),
+                "minProperties": draw.randint(0, 2),
+            })
         return draw.choice(kinds)
 
     whitespace, order = draw.choice(("spaced", "compact", "pretty")), draw.choice(("schema", "schema", "any"))

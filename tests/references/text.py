@@ -146,12 +146,12 @@ def _write(value: object, instance: Any, schema: Any, newline: str, spec: JsonSc
     inner = newline + "  " if newline else ""
     comma = ", " if spec.whitespace == "spaced" else "," + inner
     if isinstance(instance, dict):
-        names = list(schema.get("properties", {}))
+        names = [*schema.get("properties", {}), *schema.get("propertyNames", {}).get("enum", ())]
         keys = [key for key, _ in value]
         rank = {name: 0 if spec.property_order == "any" else number for number, name in enumerate(names)}
         ordered = sorted(keys, key=lambda key: rank.get(key, len(names)))
-        parts = schema.get("properties", {})
-        texts = [_write(item, instance[key], parts.get(key, {}), inner, spec) for key, item in value]
+        parts, others = schema.get("properties", {}), schema.get("additionalProperties", {})
+        texts = [_write(item, instance[key], parts.get(key, others), inner, spec) for key, item in value]
         if None in texts or keys != ordered or len(set(keys) & set(names)) < sum(key in names for key in keys):
             return None
         colon = ":" if spec.whitespace == "compact" else ": "

@@ -20,6 +20,7 @@ SCHEMA = {
 }  # fmt: skip
 FORM: dict[str, Any] = {"json_schema": SCHEMA}
 WHOLE = {"json_schema": {"items": {"type": "integer"}, "uniqueItems": True}}  # refused by the compiler
+NAMED = {"json_schema": {"propertyNames": {"enum": ["k1", "k2"]}, "additionalProperties": {"type": "integer"}}}
 DEEP = 3_000
 
 
@@ -38,7 +39,13 @@ def check(client: TestClient, constraint: object, text: str) -> dict[str, Any]:
         (FORM, '{"price": 9.5, "name": "Ada"}', True, False),
         ({**FORM, "property_order": "any"}, '{"price": 9.5, "name": "Ada"}', True, True),
         ({**FORM, "property_order": "any"}, '{"price": 9.5, "more": 1, "name": "Ada"}', True, False),
-        ({**FORM, "property_order": "any"}, '{"name": "Ada", "price": 9.5, "name": "Ada"}', False, False),
+        ({**FORM, "property_order": "any"}, '{"name": "Ada", "price": 9.5, "name": "Ada"}', True, False),
+        ({**FORM, "property_order": "any"}, '{"name": "Ada", "price": 9.5, "name": 1}', False, False),
+        ({"json_schema": {"type": "object"}}, '{"k1": 1, "k1": 2}', True, True),
+        ({"json_schema": {"type": "object"}}, '{"k1":1,"k1":2}', True, False),
+        (NAMED, '{"k1": 1, "k1": 2}', True, False),
+        (NAMED, '{"k1":1,"k1":2}', True, False),
+        (NAMED, '{"k1":1,"k1":null}', False, False),
         (FORM, ' { "price" : 95e-1,\r\n"name":"\\u0041da" } ', True, False),
         (FORM, '{"name":"Ada","more":[[[[[[[[1.50]]]]]]]]}', True, False),
         (FORM, '{"name":"Ada","price":123456789012345678901234567890}', False, False),
@@ -81,7 +88,8 @@ def test_a_json_text_is_decided_by_its_value(
         ('{"name": 1}', 9, "$.name", "type"),
         ('{"name": "Ada"', 14, "$", "json"),
         ('{"name": "Ad', 12, "$", "json"),
-        ('{"name": "A", "name": "B"}', 14, "$", "json"),
+        ('{"name": "A", "name": 1}', 22, "$.name", "type"),
+        ('{"name": 1, "name": "A"}', 9, "$.name", "type"),
         ('{"name": NaN}', 9, "$", "json"),
         ('{"name": "Ada",}', 15, "$", "json"),
         ('{"name": "\\ud800"}', 9, "$", "json"),

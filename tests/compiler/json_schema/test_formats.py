@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import ipaddress
 import itertools
 import json
 import random
@@ -70,6 +71,23 @@ def test_byte_accepts_exactly_what_base64_writes() -> None:
             assert dfa.accepts(changed) == _is_base64(changed), changed
             verdicts.add(_is_base64(changed))
     assert verdicts == {True, False}
+
+
+PYDANTIC: dict[str, Any] = {
+    "base64": base64.b64decode, "base64url": base64.urlsafe_b64decode,
+    "ipv4network": ipaddress.IPv4Network, "ipv6network": ipaddress.IPv6Network,
+    "ipv4interface": ipaddress.IPv4Interface, "ipv6interface": ipaddress.IPv6Interface,
+    "ipvanyaddress": ipaddress.ip_address, "ipvanynetwork": ipaddress.ip_network,
+    "ipvanyinterface": ipaddress.ip_interface,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", PYDANTIC)
+def test_formats_of_pydantic_are_read_by_its_types(name: str) -> None:
+    rng, dfa = random.Random(name), format_dfa(FORMATS[name], name)
+    steps_to_end = steps_to(dfa.dfa.next_state, dfa.dfa.accepting)
+    for _ in range(80):
+        PYDANTIC[name](random_text(rng, dfa, steps_to_end))
 
 
 def _is_base64(text: str) -> bool:

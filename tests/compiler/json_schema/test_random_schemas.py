@@ -24,7 +24,7 @@ from tests.servers.cluster import FULL
 NAMES = ("a", "b", "ab", "é", 'q"', "n\n")
 TEXTS = ("", "a", "ab", "b", "aba", "é", 'say "x"', "\\", "\n\t", "😀", "0")
 NUMBERS = (0, 1, -1, 2, 3, 5, 6, 10, 12, 100, -7, 0.5, 1.5, -2.25, 2.0, 10.5, 0.1, 3.25, 99.99, -0.0)
-PATTERNS = ("a", "^a", "b$", "^[ab]*$", "é|0", "^.{2}$")
+PATTERNS = ("a", "^a", "b$", "^[ab]*$", "é|0", "^.{2}$", "^(b|é|a)$", "^a?b$")
 
 
 PATIENT = Limits(compile_s_max=100)
@@ -110,7 +110,7 @@ def object_schema(rng: random.Random, depth: int) -> dict[str, Any]:
         required=(0.5, lambda: rng.sample(NAMES, rng.randint(0, 2))),
         additionalProperties=(0.5, lambda: rng.choice((False, True, below()))),
         patternProperties=(0.2, lambda: {rng.choice(PATTERNS): below()}),
-        propertyNames=(0.2, lambda: string_schema(rng)),
+        propertyNames=(0.2, lambda: rng.choice((string_schema(rng), {"enum": rng.sample(NAMES, 3)}))),
         **dict.fromkeys(("minProperties", "maxProperties"), (0.2, lambda: rng.randrange(3))),
         dependentRequired=(0.1, lambda: {rng.choice(NAMES): rng.sample(NAMES, 1)}),
         dependentSchemas=(0.1, lambda: {rng.choice(NAMES): below()}),
