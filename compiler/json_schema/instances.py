@@ -76,7 +76,9 @@ class JsonValue:
 
 
 def parse_instance(text: str, guard: ResourceGuard) -> list[JsonValue]:
-    """The value of a JSON text; where a key occurs twice, the values with its last and with its first value.
+    """The readings of a JSON text: its value, or two values.
+
+    Where a key occurs twice, they are the value with its last and the value with its first.
 
     Raises InstanceSyntaxError, LimitExceeded over `compile_s_max`.
 

@@ -263,9 +263,10 @@ class _Schema:
 def with_finite_keys(
     nodes: tuple[Schema, ...], alphabet: StringAlphabet, layout: ObjectLayout, guard: ResourceGuard
 ) -> tuple[Schema, ...]:
-    """The nodes with names of properties for the keys of `propertyNames` and patterns that allow finitely many.
+    """The nodes with finitely many keys as names of properties.
 
-    So no such key is written twice, and their number is known. Raises what `SchemaCompiler` raises.
+    Where `propertyNames` or a pattern allows finitely many, no such key is written twice, and their
+    number is known. Raises what `SchemaCompiler` raises.
     """
     if not any(node.objects and (node.objects.names is not None or node.objects.patterns) for node in nodes):
         return nodes
@@ -286,7 +287,7 @@ def with_finite_keys(
 def _finite_keys(
     facts: ObjectFacts, compiler: SchemaCompiler, no_nesting: Position, keys_max: int
 ) -> Sequence[str]:
-    """All keys of `propertyNames`, in the order of a list. Where these are too many, those of each such pattern."""
+    """All keys of `propertyNames`; where these are too many, those of patterns."""
     if facts.names is not None:
         language = compiler.values((facts.names,), no_nesting).language("string")
         if isinstance(language, FiniteLanguage) and len(language.texts) <= keys_max:

@@ -69,7 +69,7 @@ def schema_violation(
     document: object, text: str, embed: Embed, guard: ResourceGuard, *, schemas: Mapping[str, object] | None = None,
     strict: bool = False,
 ) -> SchemaViolation | None:
-    """Why the value of a JSON text does not fit a schema. None where it fits, in both readings of equal keys.
+    """Why a JSON text does not fit a schema, in any reading.
 
     The parameters are those of `schema_dfa`. Raises SpecSyntaxError, SpecUnsupported and LimitExceeded, also over
     `nesting_depth_max` where the interpreter's stack ends before the value.
