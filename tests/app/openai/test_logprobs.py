@@ -40,7 +40,7 @@ def test_a_chat_lists_probabilities_with_and_without_constraint(client: TestClie
     assert all(token["top_logprobs"] == [] and token["constrained_logprob"] is None for token in plain)
 
 
-def test_a_place_shows_alternatives_as_they_would_stand_in_the_answer(client: TestClient) -> None:
+def test_alternatives_are_shown_as_they_would_stand_in_answers(client: TestClient) -> None:
     # The model writes " a", and the answer begins behind the space.
     choice = ask(client, CHATS, messages=USER, regex="a [a-z]+", logprobs=True, top_logprobs=5)["choices"][0]
     first = choice["logprobs"]["content"][0]
