@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[1]
 TOP_LEVEL = {
     ".ci", ".dockerignore", ".gitignore", "ARCHITECTURE.md", "CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE",
     "Makefile", "README.md", "abs_client", "app", "benchmarks", "compiler", "decoding", "deploy",
-    "docker-compose.yml", "docs", "locks",
+    "docker-compose.yml", "docs", "findings", "locks",
     "mkdocs.yml", "openapi.json", "pyproject.toml", "tests", "tools",
 }
 TARGETS = (
