@@ -73,7 +73,7 @@ def test_forced_tokens_to_the_end_include_eos(files: ModelFiles, tokenizer: Toke
 
 
 @pytest.mark.parametrize("ends", [1, 2])
-def test_an_end_is_forced_only_where_it_is_the_only_one(ends: int) -> None:
+def test_an_end_is_forced_only_where_it_is_alone(ends: int) -> None:
     vocabulary = Vocabulary((b"a", *[None] * ends), tuple(range(1, 1 + ends)))
     tokens = compile_spec(spec_from_json({"regex": "a", "leading_space": "forbid"}), vocabulary, Limits()).tokens
     assert isinstance(tokens, TokenAutomaton)

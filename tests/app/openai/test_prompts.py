@@ -49,7 +49,7 @@ def streamed(client: TestClient, prompt: Any, **options: Any) -> tuple[dict[int,
 
 
 def alone(client: TestClient, number: int, options: dict[str, Any]) -> Any:
-    """The answers to a prompt by itself, with the seed that it has among several."""
+    """The answers to a prompt by itself. Its seed is that among several."""
     if "seed" in options:
         sampled = GenerationOptions(max_tokens=12, algorithm="sample", seed=options["seed"])
         options = options | {"seed": seeded_apart(sampled, number).seed}
