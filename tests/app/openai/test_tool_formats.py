@@ -286,8 +286,9 @@ def test_no_constrained_reply_begins_as_a_thought(thinking_files: ModelFiles, op
     answer = replace(answer, reply_spec=ANY_TEXT)
     text = compile_text(spec_from_json(answer.constraint))
     call, thought = family.calls.begin + family.calls.head.replace("{name}", "notify"), form.begin + "hm" + form.end
+    marks = (form.begin[:1], form.begin, thought[:-1], form.end + call, "x" + thought + call)
     for before in ([thought.removeprefix(form.begin)] if opened else ["", thought]):
-        for body in ("", "x", form.begin[:1], call, call + "1}", thought[:-1], form.begin, form.end + call, "x" + thought + call):
+        for body in ("", "x", call, call + "1}", *marks):
             is_call = not family.reply and body.startswith(call)
             is_thought = not family.reply and not before and body.startswith(form.begin)
             written = before + family.reply + body
