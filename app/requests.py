@@ -107,7 +107,7 @@ def check_generate_limits(params: GenerateParams, settings: Settings, files: Mod
     options = params.options
     if not isinstance(params.prompt, str):
         require_ids(params.prompt, files.vocabulary.size, "prompt")
-    require_at_most("prompt", len(params.prompt), "prompt_chars_max", settings.requests.prompt_chars_max)
+    require_prompt("prompt", params.prompt, settings)
     require_ids(tuple(options.logit_bias), files.vocabulary.size, "logit_bias")
     caps = [("max_tokens", "budget_max", BUDGET_MAX), ("n", "n_max", settings.requests.n_max)]
     if options.algorithm != "sample":
@@ -117,6 +117,12 @@ def check_generate_limits(params: GenerateParams, settings: Settings, files: Mod
         caps.append(("max_tokens", "context_tokens", files.context_tokens))
     for path, limit, cap in caps:
         require_at_most(path, getattr(options, path), limit, cap)
+
+
+def require_prompt(path: str, prompt: str | tuple[int, ...], settings: Settings) -> None:
+    """Raise RequestOverLimit where an operator allows shorter prompts only."""
+    if settings.requests.prompt_chars_max:
+        require_at_most(path, len(prompt), "prompt_chars_max", settings.requests.prompt_chars_max)
 
 
 def require_beams(beams: int, settings: Settings) -> None:

@@ -196,7 +196,7 @@ class AuthSettings(_Group):
 class RequestSettings(_Group):
     """Requests."""
 
-    prompt_chars_max: Count = _setting(32_768, "length of a prompt")
+    prompt_chars_max: Amount = _setting(0, "length of a prompt; 0: what the model's context holds")
     text_chars_max: Count = _setting(32_768, "length of a text to check")
     beams_max: Amount = _setting(0, "largest `beams`; 0: as many as memory carries")
     n_max: Count = _setting(16, "largest `n`")

@@ -65,10 +65,14 @@ class PromptEmpty(GenerationInvalid):
 
 
 class PromptTooLong(GenerationInvalid):
-    """Prompt and budget do not fit in the model's context. All three are counted in tokens."""
+    """Prompt and budget do not fit in the model's context. All three are counted in tokens.
+
+    Clients that shorten a conversation look for the status and code of OpenAI, or for words of the message: those of
+    OpenAI ("This model's maximum context length is") or of Anthropic ("prompt is too long").
+    """
 
     facts = ErrorFacts(
-        422, "prompt_too_long", "The prompt and max_tokens do not fit the model",
+        400, "context_length_exceeded", "The prompt and max_tokens do not fit the model",
         ("prompt_tokens", "max_tokens", "context_length"), outcome="refused",
     )
 
@@ -78,8 +82,8 @@ class PromptTooLong(GenerationInvalid):
 
     def __init__(self, prompt_tokens: int, max_tokens: int, context_length: int) -> None:
         super().__init__(
-            f"a prompt of {prompt_tokens} tokens and max_tokens = {max_tokens} pass the model's context of "
-            f"{context_length} tokens",
+            f"the prompt is too long: {prompt_tokens} tokens, with max_tokens = {max_tokens}. This model's maximum "
+            f"context length is {context_length} tokens: shorten the prompt or lower max_tokens",
             prompt_tokens=prompt_tokens, max_tokens=max_tokens, context_length=context_length,
         )
 

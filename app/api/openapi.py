@@ -13,12 +13,12 @@ from app.api.errors import PROBLEM_TYPE
 Responses = dict[int | str, dict[str, Any]]
 EVENT_TYPE = "text/event-stream"
 _MEANING = {
-    400: "invalid_json, unknown_field", 404: "unknown_automaton, unknown_model, unknown_job, not_found",
-    405: "method_not_allowed",
+    400: "invalid_json, unknown_field, context_length_exceeded",
+    404: "unknown_automaton, unknown_model, unknown_job, not_found", 405: "method_not_allowed",
     408: "request_timeout", 413: "body_too_large", 415: "unsupported_media_type",
     422: "invalid_request, constraint_syntax, constraint_unsatisfiable (of a policy with the rules in `conflict`, and "
     "the shortest `past` that leads there), constraint_too_large, unsupported, "
-    "budget_too_small, undecided, prompt_too_long, prompt_violates, request_too_large, answer_too_large, "
+    "budget_too_small, undecided, prompt_violates, request_too_large, answer_too_large, "
     "idempotency_mismatch",
     429: "queue_full, deadline_unreachable, with Retry-After", 500: "internal, replay_rejected, worker_lost",
     503: "not_ready, model_unavailable, cancelled, draining, storage_down, memory_taken, all with Retry-After",

@@ -41,6 +41,7 @@ from app.requests import (
     check_paths,
     require_at_most,
     require_ids,
+    require_prompt,
     seeded,
 )
 from app.service.constraints import Constraints, require_text
@@ -298,7 +299,7 @@ class Service:
         Raises RequestOverLimit, and InvalidRequest for an id that the model does not have.
         """
         field = "prompt" if isinstance(prompt, str) else "tokens"
-        require_at_most(field, len(prompt), "prompt_chars_max", self.settings.requests.prompt_chars_max)
+        require_prompt(field, prompt, self.settings)
         if not isinstance(prompt, str):
             require_ids(prompt, self.files.vocabulary.size, field)
         timeout_s = self.settings.requests.timeout_s_default

@@ -78,7 +78,7 @@ export const SENTENCES = {
     + "Change it there, or apply the constraint to the answer only.",
   request_too_large: (p) => `The request may need ${bytes(p.needed_bytes)} of memory; all requests share ${bytes(p.memory_bytes)}. `
     + "Use fewer beams, fewer tokens or a shorter prompt.",
-  prompt_too_long: (p) => `The model reads ${number(p.context_length)} tokens; the prompt has ${number(p.prompt_tokens)} and `
+  context_length_exceeded: (p) => `The model reads ${number(p.context_length)} tokens; the prompt has ${number(p.prompt_tokens)} and `
     + `max_tokens adds ${number(p.max_tokens)}. Shorten the prompt or lower max_tokens.`,
   invalid_request: (p) => {
     if (p.errors?.length) return `Change ${p.errors.map((error) => `${error.path}: ${error.message}`).join("; ")}.`;

@@ -26,7 +26,6 @@ FILLINGS = {
     "$DEEP_FORMULA": "(" * 1_900 + "dog" + ")" * 1_900,
     "$LONG_NAME": "name" * 20_000,
     "$MARKED_NAME": "MARKER" * 70,
-    "$LONG_PROMPT": "MARKER " * 5_000,
     "$WORDY_PROMPT": "MARKER " * 400,
     "$MANY_ONES": "1" + ", 1" * 300_000,
     "$MANY_FIELDS": ", ".join(f'"x{number}": 1' for number in range(50_000)),

@@ -93,7 +93,10 @@ def test_equal_requests_get_equal_answers(claims: TestClient) -> None:
         ({"max_tokens": 1}, "budget_too_small", {"min_tokens": 2, "max_tokens": 1}),
         ({"max_tokens": 2, "prefix": ["submit"]}, "budget_too_small", {"min_tokens": 3, "max_tokens": 2}),
         ({"prefix": ["pay", "check", "reject"]}, "prompt_violates", {"position": 2}),
-        ({"prefix": ["check"] * 12}, "prompt_too_long", {"prompt_tokens": 13, "max_tokens": 5, "context_length": 16}),
+        (
+            {"prefix": ["check"] * 12}, "context_length_exceeded",
+            {"prompt_tokens": 13, "max_tokens": 5, "context_length": 16},
+        ),
         (
             {"prefix": ["check", "MARKER"]}, "invalid_request",
             {"errors": [{"path": "prefix.1", "message": "this is no label of the scorer"}]},

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from decoding.errors import ReplayRejected
+from decoding.token_texts import TokenTexts
 from tests.app.access_keys import bearer, stored_key
 from tests.app.conftest import service_client
 
@@ -45,6 +47,35 @@ def test_an_invalid_request_is_refused_by_field_and_reason(case: dict[str, Any],
     assert case.get("says", "") in error["message"]
     if not case.get("marked"):
         assert "MARKER" not in response.text
+
+
+def test_an_overlong_prompt_is_refused_in_the_words_of_others(client: TestClient) -> None:
+    messages = [{"role": "user", "content": "a dog " * 2_000}]
+    bodies = {
+        CHATS: {"messages": messages}, RESPONSES: {"input": messages}, COMPLETIONS: {"prompt": "a dog " * 2_000},
+        "/v1/messages": {"messages": messages, "max_tokens": 8},
+    }
+    for path, body in bodies.items():
+        for stream in (False, True):
+            response = client.post(path, json={"model": "captions", "stream": stream, **body})
+            error = response.json()["error"]
+            assert (response.status_code, error["code"]) == (400, "context_length_exceeded"), path
+            assert "prompt is too long" in error["message"]
+            assert "This model's maximum context length is 256 tokens" in error["message"]
+
+
+def test_a_text_that_the_library_decodes_otherwise_is_not_sent(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def differ(texts: TokenTexts, tokens: Sequence[int]) -> str:
+        raise ReplayRejected(f"{len(tokens)} tokens have another text")
+
+    monkeypatch.setattr(TokenTexts, "compared", differ)
+    body = {"prompt": "a dog", "max_tokens": 12, "seed": 1}
+    response = client.post(COMPLETIONS, json=body)
+    assert (response.status_code, error_of(response)["code"]) == (500, "replay_rejected")
+    streamed = client.post(COMPLETIONS, json={**body, "stream": True}).text
+    assert '"code": "replay_rejected"' in streamed and '"text"' not in streamed
 
 
 def test_errors_of_the_middleware_have_the_same_shape(client: TestClient) -> None:

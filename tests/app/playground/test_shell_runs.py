@@ -259,7 +259,7 @@ def test_every_error_code_has_a_sentence_without_its_fields(page: Page) -> None:
         assert "undefined" not in sentence and "NaN" not in sentence, (code, sentence)
     sentences = {code: sentence for code, sentence, _ in sentence_pairs}
     figures = {
-        "budget_too_small": "12", "prompt_too_long": "256", "out_of_memory": "4.7 GiB", "forbidden": "compile",
+        "budget_too_small": "12", "context_length_exceeded": "256", "out_of_memory": "4.7 GiB", "forbidden": "compile",
         "storage_down": "5 seconds", "rate_limited": "34", "prompt_violates": "9", "worker_lost": "3",
     }
     assert {code: figure for code, figure in figures.items() if figure not in sentences[code]} == {}
