@@ -123,6 +123,7 @@ class JsonSchema(Constraint):
     schema       a dict, a boolean, a pydantic model or a pydantic TypeAdapter
     whitespace   "spaced" (the service's default), "compact", "pretty", "flexible" or "any"
     property_order  "schema" (the service's default): the properties in the schema's order, or "any"
+    closed_objects  objects that declare properties are written without others, where the schema leaves that open
     max_depth    the deepest nesting where a schema is open or recurs; without it, the budget alone bounds it
     schemas      documents that references may lead to, by URI; nothing is fetched
     strict       refuse unknown keywords and formats, which otherwise have no effect
@@ -139,13 +140,14 @@ class JsonSchema(Constraint):
 
     def __init__(
         self, schema: Any, *, whitespace: Literal["compact", "spaced", "pretty", "flexible", "any"] | None = None,
-        property_order: Literal["schema", "any"] | None = None, max_depth: int | None = None,
-        leading_space: LeadingSpace | None = None, schemas: Mapping[str, Any] | None = None, strict: bool | None = None,
+        property_order: Literal["schema", "any"] | None = None, closed_objects: bool | None = None,
+        max_depth: int | None = None, leading_space: LeadingSpace | None = None,
+        schemas: Mapping[str, Any] | None = None, strict: bool | None = None,
         approximate: Sequence[Literal["uniqueItems"]] | None = None,
     ) -> None:
         super().__init__(
-            _schema(schema), whitespace=whitespace, property_order=property_order, max_depth=max_depth,
-            leading_space=leading_space,
+            _schema(schema), whitespace=whitespace, property_order=property_order, closed_objects=closed_objects,
+            max_depth=max_depth, leading_space=leading_space,
             schemas=copy.deepcopy(dict(schemas)) if schemas is not None else None, strict=strict,
             approximate=list(approximate) if approximate is not None else None,
         )

@@ -67,6 +67,10 @@ _FORMS: tuple[tuple[str, str, dict[str, Any]], ...] = (
         "json_schema": {"type": ["object", "boolean"]},
         "whitespace": {"enum": ["compact", "spaced", "pretty", "flexible", "any"], "default": JSON_WHITE_SPACE},
         "property_order": {"enum": ["schema", "any"], "default": "schema"},
+        "closed_objects": {
+            "type": "boolean", "default": False,
+            "description": "Objects that declare properties are written without others",
+        },
         "max_depth": {"type": "integer", "minimum": 0},
         "schemas": {
             "type": "object", "additionalProperties": {"type": ["object", "boolean"]}, "default": {},

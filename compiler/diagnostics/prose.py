@@ -301,6 +301,7 @@ def _json_schema(spec: JsonSchemaSpec) -> str:
         "pretty": "indented by two spaces", "flexible": "with spaces or line breaks", "any": "with any white space",
     }[spec.whitespace]  # fmt: skip
     layout += ", with properties in any order" if spec.property_order == "any" else ""
+    layout += ", without undeclared properties" if spec.closed_objects else ""
     if spec.max_depth is not None:
         layout += f", nested at most {counted(spec.max_depth, 'level')} deep where the schema sets no bound"
     return f"it is {_value(load_json(spec.schema))}, as JSON {layout}"

@@ -220,8 +220,8 @@ def _schema(
     document, schemas = _documents(spec)
     return schema_texts(
         document, spec.whitespace, spec.max_depth, embed, guard=guard, schemas=schemas, strict=spec.strict,
-        shortens=shortens, any_order=spec.property_order == "any", left_out=left_out, approximate=spec.approximate,
-        approximated=approximated,
+        shortens=shortens, any_order=spec.property_order == "any", closed_objects=spec.closed_objects,
+        left_out=left_out, approximate=spec.approximate, approximated=approximated,
     )
 
 
@@ -252,8 +252,8 @@ def _texts(
             document, schemas = _documents(spec)
             return schema_dfa(
                 document, spec.whitespace, spec.max_depth, embed, guard=guard, schemas=schemas, strict=spec.strict,
-                shortens=shortens, any_order=spec.property_order == "any", left_out=left_out,
-                approximate=spec.approximate, approximated=approximated,
+                shortens=shortens, any_order=spec.property_order == "any", closed_objects=spec.closed_objects,
+                left_out=left_out, approximate=spec.approximate, approximated=approximated,
             )
     # Patterns and templates share the translation of pattern trees, which `engines` chooses.
     with blame_field(spec.form):

@@ -64,6 +64,8 @@ def all_of(left: JsonSchemaSpec, right: JsonSchemaSpec) -> JsonSchemaSpec | None
     """
     if replace(left, schema=right.schema, schemas=right.schemas, leading_space=right.leading_space) != right:
         return None
+    if left.closed_objects:  # each schema closes its own objects
+        return None
     # Digits of numbers are kept: documents are joined as texts.
     documents = dict(zip(_SIDES, (left.schema, right.schema), strict=True))
     tables = dict.fromkeys((left.schemas, right.schemas))

@@ -152,7 +152,7 @@ def merge_equal_nodes(nodes: Sequence[Schema], guard: ResourceGuard) -> tuple[Sc
         return numbers.get(node, node)  # itself where it is still open, as it leads back
 
     for number in _inside_out(nodes):
-        merged[number] = _renumbered(nodes[number], number_of)
+        merged[number] = renumbered(nodes[number], number_of)
         numbers[number] = first.setdefault((*_content(merged[number]), number in exact), number)
     return tuple(merged)
 
@@ -188,7 +188,7 @@ def _led_to(node: Schema) -> list[int]:
     return found + [number for number in optional if number is not None]
 
 
-def _renumbered(node: Schema, number_of: Callable[[int], int]) -> Schema:
+def renumbered(node: Schema, number_of: Callable[[int], int]) -> Schema:
     """The node with other numbers for those that it names."""
     if not node.in_place_nodes() and not node.order and node.arrays is None and node.objects is None:
         return node

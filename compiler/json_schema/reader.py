@@ -7,7 +7,7 @@ arrays and objects. Knows nothing of texts or automata.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
@@ -243,7 +243,7 @@ def _unevaluated_nodes(
     if unevaluated is None or nodes[unevaluated].is_unconstrained():
         return []
     node = nodes[number]
-    implied_nodes = _closure([number], lambda index: nodes[index].all_of)  # by `allOf` and `$ref`
+    implied_nodes = joined_nodes(nodes, (number,), lambda node: node.all_of)  # by `allOf` and `$ref`
     conditional_nodes = [other for index in implied_nodes for other in _conditional_nodes(nodes, nodes[index])]
     if any(_evaluates(nodes[index], keyword) for index in conditional_nodes):
         message = (
@@ -252,13 +252,16 @@ def _unevaluated_nodes(
         raise node.unsupported(keyword, message, keyword)
     bare_node = replace(node, unevaluated_items=None, unevaluated_properties=None)
     views = [nodes[index] if index != number else bare_node for index in implied_nodes]
-    return _items(views, unevaluated, add) if keyword == _ITEMS else _properties(views, unevaluated, add)
+    return _items(views, unevaluated, add) if keyword == _ITEMS else unevaluated_properties(views, unevaluated, add)
 
 
-def _closure(reached: list[int], following: Callable[[int], tuple[int, ...]]) -> list[int]:
-    """The nodes and all that follow from them, each once."""
-    for index in reached:  # grows while it is walked
-        reached.extend(other for other in following(index) if other not in reached)
+def joined_nodes(
+    nodes: Mapping[int, Schema] | Sequence[Schema], start: Sequence[int], following: Callable[[Schema], Iterable[int]]
+) -> list[int]:
+    """Nodes and all that follow from them, each once."""
+    reached = [*dict.fromkeys(start)]
+    for number in reached:  # grows while it is walked
+        reached.extend(other for other in dict.fromkeys(following(nodes[number])) if other not in reached)
     return reached
 
 
@@ -268,7 +271,7 @@ def _conditional_nodes(nodes: Mapping[int, Schema], node: Schema) -> list[int]:
     Nodes directly under `not` are left out: they evaluate nothing.
     """
     conditional = [other for other in node.in_place_nodes() if other not in (*node.all_of, *node.none_of)]
-    return _closure(conditional, lambda index: nodes[index].in_place_nodes())
+    return joined_nodes(nodes, conditional, Schema.in_place_nodes)
 
 
 def _evaluates(node: Schema, keyword: str) -> bool:
@@ -298,7 +301,11 @@ def _items(views: list[Schema], unevaluated: int, add: Callable[[Schema], int]) 
     return [add(Schema(views[0].field, arrays=ArrayFacts(prefix=(anything,) * length, items=unevaluated)))]
 
 
-def _properties(views: list[Schema], unevaluated: int, add: Callable[[Schema], int]) -> list[int]:
+def unevaluated_properties(views: list[Schema], unevaluated: int, add: Callable[[Schema], int]) -> list[int]:
+    """A node that applies the node `unevaluated` to all properties that nodes do not evaluate.
+
+    The list is empty where they evaluate all.
+    """
     facts = [view.objects for view in views if view.objects is not None]
     if any(fact.additional is not None for fact in facts):
         return []

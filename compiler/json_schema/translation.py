@@ -18,6 +18,7 @@ from compiler.automata import CharDfa, Dfa, char_complement, coarsened, everythi
 from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.json_schema.arrays import UNIQUE_STATES_MAX
 from compiler.json_schema.clauses import merge_equal_nodes
+from compiler.json_schema.closing import closed_nodes
 from compiler.json_schema.compiler import SchemaCompiler
 from compiler.json_schema.fragments import ESCAPES, Fragment, ObjectLayout, Whitespace
 from compiler.json_schema.nodes import NumberFacts, ObjectFacts, Position, PropertyScopes, Schema
@@ -57,7 +58,7 @@ def schema_dfa(
     *,
     guard: ResourceGuard,
     schemas: Mapping[str, object] | None = None,
-    strict: bool = False, shortens: bool = True, any_order: bool = False,
+    strict: bool = False, shortens: bool = True, any_order: bool = False, closed_objects: bool = False,
     left_out: list[LimitExceeded] | None = None,
     approximate: Collection[str] = (),
     approximated: list[tuple[str, ...]] | None = None,
@@ -72,6 +73,8 @@ def schema_dfa(
     strict     whether unknown keywords and formats are refused
     shortens   whether values may be shorter than the schema allows, to keep the automaton small
     any_order  whether declared properties come in any order, instead of that of the schema
+    closed_objects  whether objects that declare properties are written without others, where values may be shorter;
+               `approximated` receives the objects that stay open
     left_out   receives the bounds of ours that leave values out. Where nothing is written, they are the reason;
                without one, the schema has no instance
     approximate  keywords that may be without effect where they would be refused; `approximated` receives their paths
@@ -86,11 +89,12 @@ def schema_dfa(
     """
     # Nodes may recurse through references far deeper than the document is nested.
     with guard.recursion():
-        layout = ObjectLayout(whitespace, any_order)
-        read = _Schema(
-            document, layout, embed, guard, schemas=schemas, strict=strict, approximate=approximate, shortens=shortens
-        )
-        made = read.dfa(EXPLICIT_DEPTH if max_depth is None else max_depth, guard)
+        read = partial(
+            _Schema, document, ObjectLayout(whitespace, any_order), embed, guard, schemas=schemas, strict=strict,
+            approximate=approximate, shortens=shortens,
+        )  # fmt: skip
+        depth = EXPLICIT_DEPTH if max_depth is None else max_depth
+        made = _closed_first(read, lambda schema: schema.dfa(depth, guard), closed_objects and shortens)
     made.report(left_out, approximated)
     assert isinstance(made.texts, CharDfa)
     return made.texts
@@ -104,7 +108,7 @@ def schema_texts(
     *,
     guard: ResourceGuard,
     schemas: Mapping[str, object] | None = None,
-    strict: bool = False, shortens: bool = True, any_order: bool = False,
+    strict: bool = False, shortens: bool = True, any_order: bool = False, closed_objects: bool = False,
     left_out: list[LimitExceeded] | None = None,
     approximate: Collection[str] = (),
     approximated: list[tuple[str, ...]] | None = None,
@@ -117,14 +121,12 @@ def schema_texts(
     have none. Where nothing is written, the automaton is empty.
     """
     with guard.recursion():
-        layout = ObjectLayout(whitespace, any_order)
-        read = _Schema(
-            document, layout, embed, guard, schemas=schemas, strict=strict, approximate=approximate, shortens=shortens
-        )
-        made = (
-            read.small_dfa(max_depth, explicit_states_max)
-            or read.rules(max_depth)
-            or read.dfa(EXPLICIT_DEPTH if max_depth is None else max_depth, guard)
+        read = partial(
+            _Schema, document, ObjectLayout(whitespace, any_order), embed, guard, schemas=schemas, strict=strict,
+            approximate=approximate, shortens=shortens,
+        )  # fmt: skip
+        made = _closed_first(
+            read, lambda schema: schema.texts(max_depth, explicit_states_max), closed_objects and shortens
         )
     made.report(left_out, approximated)
     return made.texts
@@ -149,15 +151,35 @@ class _Translation(NamedTuple):
             approximated += self.approximated
 
 
+def _closed_first(
+    read: Callable[..., _Schema], translate: Callable[[_Schema], _Translation], closed: bool
+) -> _Translation:
+    """The texts with closed objects; where there are none, those with open ones."""
+    schema = read(closed=closed)
+    made, left_open = translate(schema), schema.left_open
+    if closed and made.texts is _NOTHING:
+        made, left_open = translate(read(closed=False)), (schema.field,)
+    paths = [(*field.split("."), "additionalProperties") for field in left_open]
+    return made._replace(approximated=[*made.approximated, *paths])
+
+
 class _Schema:
-    """A schema document, read for its translations."""
+    """A schema document, read for its translations.
+
+    field      that of the document itself
+    left_open  the fields of objects that stay open, though `closed`
+    """
 
     def __init__(
         self, document: object, layout: ObjectLayout, embed: Embed, guard: ResourceGuard, *,
         schemas: Mapping[str, object] | None, strict: bool, approximate: Collection[str], shortens: bool = True,
+        closed: bool = False,
     ) -> None:
         self._layout, self._guard, self._approximate = layout, guard, approximate
-        self._nodes = merge_equal_nodes(SchemaReader(document, guard, schemas=schemas, strict=strict).nodes, guard)
+        nodes = SchemaReader(document, guard, schemas=schemas, strict=strict).nodes
+        self.field = nodes[0].field
+        nodes, self.left_open = closed_nodes(nodes) if closed else (nodes, ())
+        self._nodes = merge_equal_nodes(nodes, guard)
         self._alphabet = StringAlphabet(self._nodes, embed, guard, shortens=shortens)
         self._shortens = shortens
         named_nodes = with_finite_keys(self._nodes, self._alphabet, layout, guard)
@@ -185,6 +207,13 @@ class _Schema:
         # Minterms that the schema does not distinguish in the end are merged.
         texts = coarsened(CharDfa(dfa, self._alphabet.minterms))
         return _Translation(texts, _bounds(compiler), compiler.approximated)
+
+    def texts(self, max_depth: int | None, explicit_states_max: int) -> _Translation:
+        """As `schema_texts`."""
+        depth = EXPLICIT_DEPTH if max_depth is None else max_depth
+        return (
+            self.small_dfa(max_depth, explicit_states_max) or self.rules(max_depth) or self.dfa(depth, self._guard)
+        )
 
     def small_dfa(self, max_depth: int | None, states_max: int) -> _Translation | None:
         """The automaton of a schema that bounds nesting. None without texts, or with too many states."""

@@ -177,8 +177,8 @@ def _choice(fields: Mapping[str, object], _: int) -> Spec:
 
 
 def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
-    names = ("whitespace", "property_order", "max_depth", "leading_space", "schemas", "strict", "approximate")
-    refuse_unknown_fields(fields, ("json_schema", *names), "a json_schema constraint")
+    names = ("whitespace", "property_order", "closed_objects", "max_depth", "leading_space", "schemas", "strict")
+    refuse_unknown_fields(fields, ("json_schema", *names, "approximate"), "a json_schema constraint")
     schema = fields["json_schema"]
     if not isinstance(schema, bool | dict):
         expected = "an object or a boolean"
@@ -200,6 +200,7 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
     return JsonSchemaSpec(
         text, cast(WhiteSpace, whitespace), depth, leading, schemas=table, strict=strict, approximate=approximate,
         property_order=cast(PropertyOrder, order),
+        closed_objects=typed(fields.get("closed_objects", False), bool, "closed_objects", "a boolean"),
     )
 
 
@@ -277,7 +278,7 @@ FORM_FIELDS = frozenset(name for names in _FIELDS_OF_FORM.values() for name in n
 # Fields that stand beside those of forms.
 OPTION_FIELDS = frozenset(
     {"propositions", "ordered", "case_sensitive", "inflect", "none", "leading_space", "whitespace", "property_order",
-     "max_depth", "schemas", "strict", "approximate", "syntax"}
+     "closed_objects", "max_depth", "schemas", "strict", "approximate", "syntax"}
 )  # fmt: skip
 
 
@@ -299,7 +300,8 @@ def spec_to_json(spec: Spec) -> dict[str, object]:
             return {"choice": list(spec.choices), "leading_space": spec.leading_space}
         case JsonSchemaSpec():
             depth = {} if spec.max_depth is None else {"max_depth": spec.max_depth}
-            written = {"whitespace": spec.whitespace, "property_order": spec.property_order, **depth}
+            closed = {"closed_objects": True} if spec.closed_objects else {}
+            written = {"whitespace": spec.whitespace, "property_order": spec.property_order, **closed, **depth}
             reading = {"leading_space": spec.leading_space, "schemas": load_json(spec.schemas), "strict": spec.strict}
             return {"json_schema": load_json(spec.schema), **written, **reading, "approximate": list(spec.approximate)}
         case GrammarSpec():

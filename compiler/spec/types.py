@@ -146,6 +146,7 @@ class JsonSchemaSpec:
     strict       unknown keywords and formats are refused instead of being ignored
     approximate  keywords that may be without effect where they would be refused
     property_order  the order of the declared properties: that of the schema, or any
+    closed_objects  objects that declare properties are written without others, where the schema leaves that open
     """
 
     form: ClassVar = "json_schema"
@@ -158,6 +159,7 @@ class JsonSchemaSpec:
     strict: bool = False
     approximate: tuple[str, ...] = ()
     property_order: PropertyOrder = "schema"
+    closed_objects: bool = False
 
     def __post_init__(self) -> None:
         names, orders = get_args(WhiteSpace), get_args(PropertyOrder)

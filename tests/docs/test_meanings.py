@@ -25,6 +25,7 @@ ROOT = DOCS.parent
 CONSTRAINTS = [block for page in pages() for block in blocks(page) if block.language == "json" and not block.title]
 TABLES = [table for page in pages() for table in tables(page)]
 OF_TEXTS = [table for table in TABLES if table.header[:2] == ("text", "satisfied")]
+LEFT_OUT = [row for table in TABLES if table.header[:2] == ("left out", "by") for row in table.rows]
 OF_FORMULAS = [table for table in TABLES if table.header[:3] == ("formula", "text", "satisfied")]
 IDIOMS = [(row[0], row[1]) for table in TABLES if table.header[:2] == ("regex", "LTLf") for row in table.rows]
 LIMITS = Limits(compile_s_max=120)  # on a busy machine the first inflection alone may take seconds
@@ -93,6 +94,14 @@ def test_each_text_of_a_table_has_its_verdict(table: Table) -> None:
         assert check.satisfied == {"yes": True, "no": False}[row[1]], row
         if table.header[2:3] == ("violated_at",):
             assert check.violated_at == (int(row[2]) if row[2] else None), (row, check.violated_at)
+
+
+@pytest.mark.parametrize("row", LEFT_OUT, ids=[row[0] for row in LEFT_OUT])
+def test_each_text_that_is_left_out_fits(row: tuple[str, ...]) -> None:
+    constraint = code_of(row[2])
+    fitting, written = (eval(code_of(cell)) for cell in row[3:])
+    assert value_violation(json_schema(constraint), fitting, NATIVE, ResourceGuard(LIMITS)) is None
+    assert [check_text(automaton(constraint), text).satisfied for text in (fitting, written)] == [False, True]
 
 
 @pytest.mark.parametrize("table", OF_FORMULAS, ids=lambda table: f"{table.page}:{table.line}")

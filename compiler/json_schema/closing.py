@@ -1,0 +1,218 @@
+"""Closes the objects of a schema, so that no undeclared properties are written.
+
+An object that declares properties and says nothing of others then has no others, as if the schema of each value said
+`unevaluatedProperties: false`. Under `anyOf` and its kin the value decides which schemas declare its properties, so
+each combination of them becomes an option, with one of each `anyOf`. What stands under `not`, `contains` or a `oneOf`
+whose options overlap stays as it is: fewer values there are more values of the whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, combinations, product
+from math import prod
+
+from compiler.json_schema.clauses import renumbered
+from compiler.json_schema.nodes import Alternatives, ArrayFacts, Condition, ObjectFacts, Schema
+from compiler.json_schema.reader import joined_nodes, unevaluated_properties
+
+COMBINATIONS_MAX = 64  # of the schemas that may declare the properties of one value
+_Option = tuple[int, ...]  # nodes that hold together
+
+
+def closed_nodes(nodes: Sequence[Schema]) -> tuple[tuple[Schema, ...], tuple[str, ...]]:
+    """The nodes of a document with closed objects. Node 0 is the root.
+
+    The second value has the fields of objects that stay open, because they would have no value, or because too many
+    combinations of schemas declare their properties.
+    """
+    closer = _Closer(nodes)
+    root = closer.value(0)
+    last = len(closer.nodes)
+    # Schemas that stay as they are may lead back to the old root.
+    moved = [renumbered(node, lambda number: number or last) for node in (*closer.nodes, closer.nodes[0])]
+    return (moved[root or last], *moved[1:]), tuple(closer.left_open)
+
+
+class _Closer:
+    """Adds closed copies of nodes to those of a document."""
+
+    def __init__(self, nodes: Sequence[Schema]) -> None:
+        self.nodes = list(nodes)
+        self.left_open = dict[str, None]()  # ordered, each once
+        self._never, anything = self._add(Schema("", never=True)), self._add(Schema(""))
+        self._open = self._add(Schema("", objects=ObjectFacts(additional=anything)))
+        self._values, self._copies = dict[int, int](), dict[tuple[int, bool], int]()
+        self._expanded = set[int]()  # nodes whose options are being listed: schemas may refer to themselves
+
+    def _add(self, schema: Schema) -> int:
+        self.nodes.append(schema)
+        return len(self.nodes) - 1
+
+    def value(self, number: int) -> int:
+        """The closed node for the values of a node."""
+        node = self.nodes[number]
+        if node.constant is not None or not (node.objects or node.arrays or node.in_place_nodes()):
+            return number
+        if number not in self._values:
+            self._values[number] = placed = self._add(Schema(node.field))
+            options = self._options(number)
+            closed = [option for option in map(self._closed, options) if option is not None]
+            if not closed:
+                self.left_open[node.field] = None
+            nodes = tuple(self._add(Schema(node.field, all_of=option)) for option in closed or options)
+            self.nodes[placed] = Schema(node.field, choices=(Alternatives(nodes),))
+            if len(nodes) == 1:
+                self.nodes[placed] = self.nodes[nodes[0]]
+        return self._values[number]
+
+    def _closed(self, option: _Option) -> _Option | None:
+        """An option without undeclared properties, if it declares some and says nothing of others.
+
+        None where no object is left then.
+        """
+        views = [self.nodes[number] for number in option]
+        facts = [view.objects for view in views if view.objects is not None]
+        closing = unevaluated_properties(views, self._never, self._add) if any(map(_declares, facts)) else ()
+        names = {name for fact in facts for name, _ in fact.properties}
+        few = any(fact.minimum > len(names) for fact in facts) and not any(fact.patterns for fact in facts)
+        if closing and (few or any(not names.issuperset(fact.required) for fact in facts)):
+            return None
+        return (*option, *closing)
+
+    def _options(self, number: int) -> list[_Option]:
+        """The combinations of nodes that values of a node fit, with all that declare their properties."""
+        if number in self._expanded:
+            return [()]
+        node = self.nodes[number]
+        self._expanded.add(number)
+        groups = [self._options(inner) for inner in node.all_of]
+        groups += [list(self._alternatives(each)) for each in node.choices if self._decides(each)]
+        groups += [list(self._branches(each)) for each in node.conditions if self._decides(each)]
+        self._expanded.remove(number)
+        if prod(map(len, groups)) > COMBINATIONS_MAX:
+            self.left_open[node.field] = None
+            return [(self._copy(number, expanded=False), self._open)]
+        copy = self._copy(number, expanded=True)
+        return [(copy, *chain(*parts)) for parts in product(*groups)]
+
+    def _alternatives(self, choice: Alternatives) -> Iterator[_Option]:
+        """The options of a choice. A dependency holds of objects with its key alone."""
+        present = list[int]()
+        if choice.keyword.startswith("depend") and (absence := self.nodes[choice.nodes[0]].objects) is not None:
+            yield (choice.nodes[0],)
+            required = ObjectFacts(required=tuple(name for name, _ in absence.properties))
+            present.append(self._add(Schema("", objects=required)))
+        for number in choice.nodes[len(present) :]:
+            yield from ((*present, *option) for option in self._options(number))
+
+    def _branches(self, condition: Condition) -> Iterator[_Option]:
+        """The options of a condition: `if` with `then`, and `else` without `if`."""
+        fails = self._add(Schema("", none_of=(condition.if_,)))
+        for tests, branch in ((self._options(condition.if_), condition.then), ([(fails,)], condition.otherwise)):
+            for parts in product(tests, [()] if branch is None else self._options(branch)):
+                yield tuple(chain(*parts))
+
+    def _decides(self, clause: Alternatives | Condition) -> bool:
+        """Whether a clause decides which properties of a value are declared."""
+        if isinstance(clause, Alternatives):
+            # The first option of a dependency only says that a key is absent.
+            nodes = clause.nodes[1:] if clause.keyword.startswith("depend") else clause.nodes
+        else:
+            nodes = tuple(each for each in (clause.if_, clause.then, clause.otherwise) if each is not None)
+        joined = [self.nodes[inner] for inner in joined_nodes(self.nodes, nodes, Schema.in_place_nodes)]
+        facts = [node.objects for node in joined if node.objects is not None and node.constant is None]
+        return any(_declares(fact) or fact.additional is not None for fact in facts)
+
+    def _copy(self, number: int, *, expanded: bool) -> int:
+        """A node whose inner values are closed.
+
+        expanded  whether it stands in an option, beside the options of its clauses
+        """
+        node, key = self.nodes[number], (number, expanded)
+        if node.constant is not None:
+            return number
+        if key in self._copies:
+            return self._copies[key]
+        self._copies[key] = placed = self._add(node)
+        all_of = () if expanded else tuple(self._copy(inner, expanded=False) for inner in node.all_of)
+        choices = tuple(
+            kept for choice in node.choices for kept in self._choices(choice, expanded and self._decides(choice))
+        )
+
+        def copied(entry: str | int) -> str | int:
+            if isinstance(entry, str):
+                return entry
+            return self._copies.get((entry, expanded), self._copies.get((entry, False), entry))
+
+        self.nodes[placed] = replace(
+            node, all_of=all_of, choices=choices, order=tuple(map(copied, node.order)),
+            conditions=tuple(each for each in node.conditions if not (expanded and self._decides(each))),
+            objects=node.objects and self._objects(node.objects), arrays=node.arrays and self._arrays(node.arrays),
+        )  # fmt: skip
+        return placed
+
+    def _choices(self, choice: Alternatives, has_options: bool) -> Iterator[Alternatives]:
+        """What is left of a choice in a copy of its node."""
+        if choice.keyword == "enum" or (choice.exactly_one and not self._are_distinct(choice)):
+            yield choice
+        if choice.keyword != "enum" and not has_options:
+            copies = tuple(self._copy(inner, expanded=False) for inner in choice.nodes)
+            yield Alternatives(copies, "anyOf" if choice.exactly_one else choice.keyword)
+
+    def _objects(self, facts: ObjectFacts) -> ObjectFacts:
+        return replace(
+            facts, properties=tuple((name, self.value(inner)) for name, inner in facts.properties),
+            patterns=tuple((pattern, field, self.value(inner)) for pattern, field, inner in facts.patterns),
+            additional=None if facts.additional is None else self.value(facts.additional),
+        )
+
+    def _arrays(self, facts: ArrayFacts) -> ArrayFacts:
+        items = None if facts.items is None else self.value(facts.items)
+        return replace(facts, prefix=tuple(map(self.value, facts.prefix)), items=items)
+
+    def _are_distinct(self, choice: Alternatives) -> bool:
+        """Whether no value fits two options, by types or by the strings that a required property may have."""
+        return all(_differ(*pair) for pair in combinations(map(self._marks, choice.nodes), 2))
+
+    def _marks(self, number: int) -> _Marks:
+        nodes = self._implied(number)
+        facts = [node.objects for node in nodes if node.objects is not None]
+        required = {name for fact in facts for name in fact.required}
+        tags = {
+            name: values for fact in facts for name, inner in fact.properties
+            if name in required and (values := self._strings(inner)) is not None
+        }  # fmt: skip
+        types = [{"number" if name == "integer" else name for name in node.types} for node in nodes if node.types]
+        return _Marks(set.intersection(*types) if types else None, tags)
+
+    def _strings(self, number: int) -> set[str] | None:
+        """The strings that alone are values of a node. None for others."""
+        listed = next((node.values for node in self._implied(number) if node.values is not None), None)
+        return None if listed is None or any(not isinstance(each, str) for each in listed) else set(map(str, listed))
+
+    def _implied(self, number: int) -> list[Schema]:
+        return [self.nodes[inner] for inner in joined_nodes(self.nodes, (number,), lambda node: node.all_of)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Marks:
+    """What tells the values of a node apart: their types, None for all, and the strings of required properties."""
+
+    types: set[str] | None
+    tags: dict[str, set[str]]
+
+
+def _differ(left: _Marks, right: _Marks) -> bool:
+    if left.types is not None and right.types is not None and not left.types & right.types:
+        return True
+    # Values of other types have no properties.
+    are_objects = {"object"} in (left.types, right.types)
+    return are_objects and any(not left.tags[name] & right.tags[name] for name in left.tags.keys() & right.tags)
+
+
+def _declares(facts: ObjectFacts) -> bool:
+    """Whether facts declare properties. An empty `properties` declares that there are none."""
+    is_empty = facts.names is None and facts.maximum is None and not (facts.required or facts.minimum)
+    return bool(facts.properties or facts.patterns) or (is_empty and facts.additional is None)
