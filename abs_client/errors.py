@@ -163,7 +163,8 @@ class _Located:
     source: str = ""  # not from the response, which never quotes the request
 
     def __str__(self) -> str:
-        return super().__str__() + pointed_at(self.source, self.position)
+        place = f", in {self.field}" if self.field and self.field not in self.detail else ""
+        return super().__str__() + place + pointed_at(self.source, self.position)
 
 
 class ConstraintSyntaxError(_Located, ConstraintError, codes="constraint_syntax"):
@@ -233,7 +234,7 @@ class PromptViolationError(RequestError, codes="prompt_violates"):
     position: int | None
 
 
-class PromptTooLongError(RequestError, codes="prompt_too_long"):
+class PromptTooLongError(RequestError, codes="context_length_exceeded"):
     """The prompt and the budget together exceed the model's `context_length`, in tokens."""
 
     prompt_tokens: int | None

@@ -32,6 +32,7 @@ DETAIL_CHARS_MAX = 400
 TEXT_CHARS_MAX = 120
 FAULTS_MAX = 16  # reported faults of one request
 PATH_CHARS_MAX = 40
+NAME_CHARS_MAX = 64  # of a name in the path of a constraint's fault
 UNKNOWN_FIELD = "an unknown field"
 _EXPECTED = {  # by pydantic's types of faults
     "int_type": "a whole number", "int_from_float": "a whole number", "float_type": "a number",
@@ -97,18 +98,24 @@ def shown_path(path: str) -> str:
     return ".".join(names) or UNKNOWN_FIELD
 
 
+def fault_path(path: str) -> str:
+    """The path of a fault in a constraint, of any depth. A name of a text's length is cut."""
+    names = path.split(".")
+    return ".".join(_short(name, NAME_CHARS_MAX) if name.isprintable() else "…" for name in names) or UNKNOWN_FIELD
+
+
 def _detail(failure: Failure) -> str:
-    """The error's message. A message that may repeat a caller's name is replaced."""
+    """The error's message. A message that may repeat a long name of a caller is replaced."""
     field = failure.fields.get("field")
-    if isinstance(field, str) and field and shown_path(field) != field:
-        hidden = [part for part in field.split(".") if part and shown_path(part) != part]
+    if isinstance(field, str) and field and fault_path(field) != field:
+        hidden = [part for part in field.split(".") if fault_path(part) != part]
         if any(name in failure.detail for part in hidden for name in (part, repr(part)[1:-1])):
-            return f"the constraint is at fault in {shown_path(field)}"
+            return f"the constraint is at fault in {fault_path(field)}"
     return _short(failure.detail, DETAIL_CHARS_MAX)
 
 
 def _field(name: str, value: object) -> object:
-    return shown_path(value) if name == "field" and isinstance(value, str) else _clip(value)
+    return fault_path(value) if name == "field" and isinstance(value, str) else _clip(value)
 
 
 def _short(text: str, chars_max: int) -> str:

@@ -27,6 +27,7 @@ from app.formats.tool_arguments import (
     TextSplit,
     raw_arguments,
     schema_arguments,
+    schema_options,
 )
 from app.formats.tool_formats import (
     AUTO,
@@ -45,6 +46,6 @@ __all__ = [
     "AnswerFormat", "AnswerParts", "AnswerReader", "Arguments", "CallFormat", "CallableTool", "ChatFormat",
     "ItemProgress", "MarkerSplitter", "OutputItem", "Part", "TextSplit", "ThinkFormat", "Thinking", "ToolCall",
     "call_id", "chat_format", "constraint_without", "contradiction_with_stops", "names_stops", "output_items",
-    "raw_arguments", "remove_partial_stop", "remove_stop", "schema_arguments", "stop_constraint",
+    "raw_arguments", "remove_partial_stop", "remove_stop", "schema_arguments", "schema_options", "stop_constraint",
     "think_format",
 ]  # fmt: skip

@@ -27,11 +27,12 @@ _BEGINS_JSON = re.compile(r'\s*(?:\{\s*["}]|\[\s*[\[\]{"\-0-9tfn]|["\-0-9tfn])')
 
 @dataclass(frozen=True, slots=True)
 class CallableTool:
-    """A tool that an answer may call."""
+    """A tool that an answer may call. `path` is that of its parameters in the request."""
 
     name: str
     arguments: Arguments
     custom: bool = False
+    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,15 @@ class AnswerFormat:
     def reply_paths(self) -> tuple[str, ...]:
         """Where the request's own constraint stands in the constraint."""
         return () if self.reply_spec is None else tuple(_paths_of(self.reply_spec, self.constraint))
+
+    def tool_of(self, field: str) -> tuple[CallableTool, str] | None:
+        """The tool in whose parameters a field of the constraint stands, and its path there."""
+        for tool in self.tools:
+            for inner, schema in tool.arguments.schemas():
+                for path in _paths_of(schema, self.constraint) if isinstance(schema, dict) else ():
+                    if f"{field}.".startswith(path):
+                        return tool, ".".join(filter(None, (inner, field[len(path) :])))
+        return None
 
     def _body(self) -> Part:
         if self.calls is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
@@ -38,6 +38,14 @@ _URI = "urn:abs:tool"
 NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalProperties": False}
 
 
+def schema_options(closed_objects: bool) -> dict[str, Any]:
+    """The options of schemas in tools and in `response_format`, whose values go to a program.
+
+    A program expects the properties that the schema declares, and makes a set of items that may be equal.
+    """
+    return {"closed_objects": closed_objects, "approximate": ["uniqueItems"]}
+
+
 class Arguments(Protocol):
     """The arguments of a call of one tool."""
 
@@ -49,17 +57,24 @@ class Arguments(Protocol):
     def reader(self) -> ArgumentsReader:
         """Reads them."""
 
+    def schemas(self) -> Sequence[tuple[str, object]]:
+        """The schemas in the parts, and the paths in the parameters where they stand."""
+
 
 @dataclass(frozen=True, slots=True)
 class JsonArguments:
     """Arguments as one JSON object between two texts."""
 
     schema: Mapping[str, Any]
+    options: Mapping[str, Any]
     reader: JsonReader
 
     @property
     def parts(self) -> list[Part]:
-        return [self.reader.before, {"json_schema": self.schema}, self.reader.after]
+        return [self.reader.before, {"json_schema": self.schema, **self.options}, self.reader.after]
+
+    def schemas(self) -> Sequence[tuple[str, object]]:
+        return [("", self.schema)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +87,9 @@ class RawText:
     @property
     def parts(self) -> list[Part]:
         return [self.reader.before, self.part, self.reader.after]
+
+    def schemas(self) -> Sequence[tuple[str, object]]:
+        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,20 +140,28 @@ class SingleArguments:
     def _optional(self, parameter: _Parameter, part: Part) -> Part:
         return part if parameter.required else {"optional": part}
 
+    def schemas(self) -> Sequence[tuple[str, object]]:
+        parts = [(each.name, each.part) for each in self.parameters if isinstance(each.part, dict)]
+        single = [(f"properties.{name}", part.get("json_schema")) for name, part in parts]
+        return [*single, *(("", part["schemas"][_URI]) for _, part in parts if "schemas" in part)]
+
     @property
     def reader(self) -> SingleReader:
         return SingleReader(tuple((each.name, each.raw) for each in self.parameters), self.format)
 
 
-def schema_arguments(parameters: Mapping[str, Any] | None, calls: CallFormat, split: TextSplit) -> Arguments:
-    """The arguments that satisfy the parameters of a function."""
-    schema = NO_ARGUMENTS if parameters is None else {"type": "object", **parameters}
+def schema_arguments(
+    parameters: Mapping[str, Any] | None, calls: CallFormat, split: TextSplit, options: Mapping[str, Any]
+) -> Arguments:
+    """The arguments that satisfy the parameters of a function. `options` are those of its schemas."""
+    # Parameters without properties are those of a function without arguments.
+    schema = NO_ARGUMENTS if parameters is None else {"type": "object", "properties": {}, **parameters}
     single = calls.parameters
     if single is None:
-        return JsonArguments(schema, JsonReader())
-    found = _parameters(schema, single)
+        return JsonArguments(schema, options, JsonReader())
+    found = _parameters(schema, single, options)
     if found is None:
-        return JsonArguments(schema, JsonReader(*single.whole))
+        return JsonArguments(schema, options, JsonReader(*single.whole))
     return SingleArguments(found, single, split)
 
 
@@ -147,7 +173,9 @@ def raw_arguments(part: Part, calls: CallFormat) -> Arguments:
     return RawText(part, RawReader(calls.tail, before, after))
 
 
-def _parameters(schema: Mapping[str, Any], single: ParameterFormat) -> tuple[_Parameter, ...] | None:
+def _parameters(
+    schema: Mapping[str, Any], single: ParameterFormat, options: Mapping[str, Any]
+) -> tuple[_Parameter, ...] | None:
     """The parameters of a schema that names them one by one. None if it says more than that."""
     properties, required = schema.get("properties", {}), schema.get("required", [])
     if not _DIVISIBLE.issuperset(schema) or not isinstance(properties, dict) or not isinstance(required, list):
@@ -161,23 +189,24 @@ def _parameters(schema: Mapping[str, Any], single: ParameterFormat) -> tuple[_Pa
         return None
     schemas = {**properties, **{name: further for name in required if name not in properties}}
     return tuple(
-        _parameter(name, value, schema if name in properties else None, name in required, single)
+        _parameter(name, value, schema if name in properties else None, name in required, single, options)
         for name, value in schemas.items()
     )
 
 
 def _parameter(
-    name: str, schema: Any, root: Mapping[str, Any] | None, required: bool, single: ParameterFormat
+    name: str, schema: Any, root: Mapping[str, Any] | None, required: bool, single: ParameterFormat,
+    options: Mapping[str, Any],
 ) -> _Parameter:
     texts = _texts(schema, single.close.strip())
     if texts is not None and not single.python:
         return _Parameter(name, texts, required, raw=True)
     if single.python and isinstance(schema, dict) and schema.get("type") == "boolean" and set(schema) <= _ANNOTATIONS:
         return _Parameter(name, {"choice": list(PYTHON_VALUES)}, required, raw=False)
-    part: dict[str, Any] = {"json_schema": schema}
+    part: dict[str, Any] = {"json_schema": schema, **options}
     if root is not None and '"$ref"' in json.dumps(schema):
         pointer = urllib.parse.quote(name.replace("~", "~0").replace("/", "~1"))
-        part = {"json_schema": {"$ref": f"{_URI}#/properties/{pointer}"}, "schemas": {_URI: root}}
+        part |= {"json_schema": {"$ref": f"{_URI}#/properties/{pointer}"}, "schemas": {_URI: root}}
     return _Parameter(name, part, required, raw=False)
 
 

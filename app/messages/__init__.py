@@ -98,7 +98,14 @@ from app.messages.parts import (
 from app.messages.policies import BrokenRuleBody, PolicyEvent, PolicyStateBody
 from app.messages.readiness import NotReadyCode, NotReadyReason
 from app.messages.signing import VERSION, Signatures, sign, signing_keys, verify
-from app.messages.suggestions import WarningBody, constraint_warnings, grammar_warnings, request_edits, suggested
+from app.messages.suggestions import (
+    WarningBody,
+    approximation_warnings,
+    constraint_warnings,
+    grammar_warnings,
+    request_edits,
+    suggested,
+)
 
 __all__ = [
     "ALGORITHM_DEFAULT", "ALTERNATIVES_MAX", "CONFIG", "FORMAT", "HASH", "KEY_PREFIX", "USED_BY", "VERSION",
@@ -111,7 +118,8 @@ __all__ = [
     "Priority", "Progress", "PromptTokenBody", "Reason", "RejectedTokenBody", "RestartEventBody", "RestartMessage",
     "Result", "ScorerTask", "Signatures", "StepEventBody", "StepMessage", "StepRowBody", "StrictModel", "TimingsBody",
     "TokenStepBody", "TokenizeJob", "TokenizeJobResult", "UsageBody", "ViolationBody", "WarningBody",
-    "Warnings", "WordBody", "automaton_hash", "automaton_key", "charge_key", "compile_job_key",
+    "Warnings", "WordBody", "approximation_warnings", "automaton_hash", "automaton_key", "charge_key",
+    "compile_job_key",
     "constraint_warnings", "dump", "explain_job_key", "explanation_key", "failure_key", "failure_of",
     "grammar_warnings", "idempotent_job_key", "is_expected_error", "load", "named_decoding", "named_generation",
     "named_words", "probe_key", "read_signed", "request_edits", "request_id", "sign", "signing_keys",

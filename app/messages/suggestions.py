@@ -25,6 +25,11 @@ SUGGESTION_BYTES_MAX = 500
 _CONSTRAINT = "/constraint"
 _REQUEST = "#"  # before a path that begins at the request
 _PATH = re.compile(r"(?:/[A-Za-z0-9_-]{1,40})*")
+_WIDER = {  # what may be written, by keyword
+    "uniqueItems": "equal items may be written, as their values are too many to be told apart",
+    "additionalProperties": "undeclared properties may be written, as closed objects would have no value: declare all "
+    "that are required",
+}
 _present = Field(exclude_if=lambda value: value is None)
 
 
@@ -48,6 +53,11 @@ class WarningBody:
 def grammar_warnings(warnings: Iterable[GrammarWarning]) -> tuple[WarningBody, ...]:
     """The warnings about a grammar, ready to send."""
     return tuple(WarningBody(each.message, line=each.line, column=each.column) for each in warnings)
+
+
+def approximation_warnings(pointers: Iterable[str]) -> tuple[WarningBody, ...]:
+    """The warnings about schemas that generation reads more widely than they say, by the pointers of keywords."""
+    return tuple(WarningBody(f"{each}: {_WIDER[each.rpartition('/')[2]]}") for each in pointers)
 
 
 def constraint_warnings(spec: Spec) -> tuple[WarningBody, ...]:

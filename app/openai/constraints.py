@@ -16,6 +16,7 @@ from typing import Any
 
 from app.api.middleware.body import read_json
 from app.errors import InvalidJson, InvalidRequest, UnknownField
+from app.formats import AnswerFormat, schema_options
 from app.messages import WarningBody, constraint_warnings
 from app.openai.requests import OpenAIRequest
 from app.openai.structural_tags import structural_tag
@@ -67,6 +68,7 @@ class ParsedConstraint:
     deprecated   whether clients should no longer use this spelling
     reply        the request's own constraint, of a reply; this one then has it as a part
     reply_paths  where it stands in this one
+    answer       the format of an answer that may call tools; this is its constraint
     prefix       path of this constraint within the constraint that includes the suffix
     """
 
@@ -77,6 +79,7 @@ class ParsedConstraint:
     reply: ParsedConstraint | None = None
     prefix: str = ""
     reply_paths: tuple[str, ...] = ()
+    answer: AnswerFormat | None = None
 
     @cached_property
     def spec(self) -> Spec:
@@ -88,12 +91,22 @@ class ParsedConstraint:
         path = next(filter(field.startswith, self.reply_paths), None)
         if self.reply is not None and path is not None:
             return self.reply.path_of(field.removeprefix(path))
+        if self.answer is not None and (found := self.answer.tool_of(field)):
+            return ".".join(filter(None, (found[0].path, found[1])))
         if not self.path:
             return field
         if self.path == "constraint":
             return self.path if field == self.path else f"{self.path}.{field}"
         head, dot, subpath = field.partition(".")
         return f"{self.path}{dot}{subpath}" if head == self.form else self.path
+
+    def blame(self, field: str) -> str:
+        """The beginning of a message on a field of the constraint: the tool at fault, and the place in its schema."""
+        found = None if self.answer is None else self.answer.tool_of(field)
+        if found is None:
+            return ""
+        tool, place = found
+        return f'tool "{tool.name}"{place and f", {place}"}: '
 
     def warnings(self) -> tuple[WarningBody, ...]:
         """What is probably a mistake in it, with paths of the request. Raises SpecSyntaxError."""
@@ -124,7 +137,9 @@ def _constraints(request: OpenAIRequest, names: Mapping[str, int] | None) -> Ite
     if request.constraint is not None:
         yield ParsedConstraint(request.constraint, "constraint", "")
     if request.response_format is not None:
-        yield from _response_format(request.response_format, names)
+        options = schema_options(request.closed_objects is not False)
+        for parsed in _response_format(request.response_format, names):
+            yield replace(parsed, constraint=_with_schema_options(parsed.constraint, options))
     if request.structured_outputs is not None:
         yield from _structured_outputs(request.structured_outputs, names)
     for path, form in _FLAT_FIELDS.items():
@@ -133,6 +148,17 @@ def _constraints(request: OpenAIRequest, names: Mapping[str, int] | None) -> Ite
             yield _type_and_value(value, path)
         elif value is not None:
             yield _single_form(form, value, path, deprecated=path.startswith("guided_"))
+
+
+def _with_schema_options(part: Any, options: Mapping[str, Any]) -> Any:
+    """A constraint with options at each of its schemas."""
+    if isinstance(part, list):
+        return [_with_schema_options(each, options) for each in part]
+    if not isinstance(part, dict):
+        return part
+    if "json_schema" in part:
+        return {**part, **options}
+    return {name: _with_schema_options(each, options) for name, each in part.items()}
 
 
 def _response_format(value: dict[str, Any], token_names: Mapping[str, int] | None) -> Iterator[ParsedConstraint]:

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from app.errors import InternalError
 from app.formats import AnswerParts, ToolCall, call_id, remove_stop
-from app.messages import ChoiceBody, GenerateJobResult, Result, UsageBody
+from app.messages import ChoiceBody, GenerateJobResult, Result, UsageBody, approximation_warnings
 from app.models import ModelFiles
 from app.openai.errors import error_body
 from app.openai.logprobs import AnswerToken, chat_logprobs, completion_logprobs
@@ -95,7 +95,7 @@ def merged(results: Sequence[GenerateJobResult]) -> GenerateJobResult:
 
 def constraint_notes(result: GenerateJobResult) -> dict[str, Any]:
     """What of the constraint has no effect, or is probably a mistake."""
-    return {**_left_out(result), "warnings": result.warnings}
+    return {**_left_out(result), "warnings": (*result.warnings, *approximation_warnings(result.approximate))}
 
 
 def _left_out(result: GenerateJobResult) -> dict[str, Any]:

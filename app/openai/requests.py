@@ -111,6 +111,15 @@ class _ConstraintFields(OpenBody):
 CONSTRAINT_FIELDS = tuple(_ConstraintFields.model_fields)
 
 
+class _SchemaFields(OpenBody):
+    """How the schemas of tools and of `response_format` are read."""
+
+    closed_objects: bool | None = Field(
+        None, description="Ours: whether objects of tools and of response_format that declare properties are written "
+        "without others, where their schema leaves that open; true by default"
+    )
+
+
 # Values of other servers, and what is read in their place: no seed, no priority, the most probable token alone.
 _OTHER_VALUES: dict[str, tuple[int, float | None]] = {
     "seed": (-1, None), "priority": (0, None), "top_p": (0, sys.float_info.min),
@@ -138,7 +147,7 @@ else:
     _OptionFields = create_model("_OptionFields", __base__=OpenBody, **_option_fields())
 
 
-class OpenAIRequest(_UnsupportedFields, _IgnoredFields, _ConstraintFields, _OptionFields):
+class OpenAIRequest(_UnsupportedFields, _IgnoredFields, _ConstraintFields, _SchemaFields, _OptionFields):
     """The fields of both calls. Null means that a field is left out."""
 
     model: str | None = None

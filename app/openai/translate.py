@@ -350,11 +350,11 @@ def request_paths(parsed: ParsedConstraint | None, renamed: Mapping[str, str] | 
     try:
         yield
     except (SpecSyntaxError, SpecUnsupported) as error:
-        path = _request_path(error.field, parsed)
+        path, blame = _request_path(error.field, parsed), _blame(error.field, parsed)
         # Suggestions are of a constraint in the field `constraint`.
         if isinstance(error, SpecSyntaxError) and path not in (error.field, f"constraint.{error.field}"):
             error.suggestion, error.replacement = (), None
-        error.field = path
+        error.field, error.args = path, (f"{blame}{error}",)
         raise
     except RequestOverLimit as error:
         raise RequestOverLimit((renamed or {}).get(error.path, error.path), error.limit, error.cap) from None
@@ -365,12 +365,16 @@ def request_paths(parsed: ParsedConstraint | None, renamed: Mapping[str, str] | 
             raise JobFailed(error.error, detail, {}, error.facts) from None
         if names_stops(error.fields.get("conflict")):
             raise contradiction_with_stops(failure_of(error)).as_error() from None
-        if isinstance(error.fields.get("field"), str):
-            path = _request_path(str(error.fields["field"]), parsed)
-            if path not in (error.fields["field"], f"constraint.{error.fields['field']}"):
+        if isinstance(field := error.fields.get("field"), str):
+            path = _request_path(field, parsed)
+            if path not in (field, f"constraint.{field}"):
                 error.fields |= {"suggestion": None, "replacement": None}
-            error.fields["field"] = path
+            error.fields["field"], error.args = path, (f"{_blame(field, parsed)}{error}",)
         raise
+
+
+def _blame(field: str, parsed: ParsedConstraint | None) -> str:
+    return "" if parsed is None else parsed.blame(field.removeprefix(STOPPED_PATH))
 
 
 def _request_path(field: str, parsed: ParsedConstraint | None) -> str:

@@ -85,5 +85,5 @@ def answer_constraint(answer: AnswerFormat, reply: ParsedConstraint | None) -> P
     deprecated = reply is not None and reply.deprecated
     bound = None if answer.required else reply
     return ParsedConstraint(
-        answer.constraint, "tools", "", deprecated, reply=bound, reply_paths=answer.reply_paths()
+        answer.constraint, "tools", "", deprecated, reply=bound, reply_paths=answer.reply_paths(), answer=answer
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -19,6 +19,7 @@ from app.formats import (
     TextSplit,
     raw_arguments,
     schema_arguments,
+    schema_options,
 )
 from app.openai.requests import ChatRequest, MessageBody, MessageToolCallBody
 from app.openai.tool_bodies import CustomToolBody, ToolBody
@@ -36,12 +37,14 @@ class ToolUse:
     callable   those that the answer may call
     required   whether the answer must call
     parallel   whether it may call several times
+    closed_objects  whether arguments are written without undeclared properties
     """
 
     described: tuple[ToolBody, ...]
     callable: tuple[ToolBody, ...]
     required: bool
     parallel: bool = True
+    closed_objects: bool = True
 
 
 def tool_use(request: ChatRequest) -> ToolUse | None:
@@ -63,7 +66,7 @@ def tool_use(request: ChatRequest) -> ToolUse | None:
     permitted = {name for _, name in allowed} or names
     callable_tools = tuple(tool for tool in tools if tool.name in permitted)
     parallel = request.parallel_tool_calls is not False and not _is_named(request.tool_choice)
-    return ToolUse(tools, callable_tools, mode == "required", parallel)
+    return ToolUse(tools, callable_tools, mode == "required", parallel, request.closed_objects is not False)
 
 
 def _is_named(choice: Any) -> bool:
@@ -100,16 +103,21 @@ def _allowed(tool: object, path: str) -> tuple[str, str]:
 
 def callable_tools(use: ToolUse, calls: CallFormat, split: TextSplit) -> tuple[CallableTool, ...]:
     """The tools that an answer may call, in a format."""
+    options, names = schema_options(use.closed_objects), {tool.name for tool in use.callable}
     return tuple(
-        CallableTool(tool.name, _arguments(tool, calls, split), tool.custom is not None) for tool in use.callable
-    )
+        CallableTool(
+            tool.name, _arguments(tool, calls, split, options), tool.custom is not None,
+            f"tools.{number}.function.parameters",
+        )
+        for number, tool in enumerate(use.described) if tool.name in names
+    )  # fmt: skip
 
 
-def _arguments(tool: ToolBody, calls: CallFormat, split: TextSplit) -> Arguments:
+def _arguments(tool: ToolBody, calls: CallFormat, split: TextSplit, options: Mapping[str, Any]) -> Arguments:
     if tool.custom is not None:
         return raw_arguments(_input(tool.custom, calls), calls)
     assert tool.function is not None
-    return schema_arguments(tool.function.parameters, calls, split)
+    return schema_arguments(tool.function.parameters, calls, split, options)
 
 
 def _input(tool: CustomToolBody, calls: CallFormat) -> Part:

@@ -86,10 +86,3 @@ def test_a_budget_too_small_for_a_call_is_refused(ai: OpenAI) -> None:
     with pytest.raises(openai.UnprocessableEntityError) as error:
         chat(ai, tools=[WALK], tool_choice="required", max_tokens=3)
     assert error.value.code == "budget_too_small" and error.value.param == "max_tokens"
-
-
-def test_faulty_parameters_of_a_tool_are_named(ai: OpenAI) -> None:
-    faulty: Any = {"type": "function", "function": {"name": "a", "parameters": {"properties": {"b": {"type": "text"}}}}}
-    with pytest.raises(openai.UnprocessableEntityError) as error:
-        chat(ai, tools=[WALK, faulty])
-    assert error.value.code == "constraint_syntax" and error.value.param == "tools"
