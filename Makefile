@@ -132,6 +132,7 @@ fuzz: $(INSTALLED)
 	$(BIN)/python -m tests.long.fuzz --stacked --cases $$(($(N) / 10))
 	$(BIN)/python -m tests.long.fuzz --apart --cases $$(($(N) / 10))
 	$(BIN)/python -m tests.long.pushdown_fuzz --cases $$(($(N) / 10))
+	$(BIN)/python -m tests.long.schema_fuzz --generations $(N)
 
 fuzz-long: N = 3000
 fuzz-long: $(INSTALLED)

@@ -40,6 +40,7 @@ def run_of(results: dict[str, list[CheckResult] | None], monkeypatch: pytest.Mon
 
     service = SimpleNamespace(url="http://127.0.0.1:1", wait_until_ready=lambda: None)
     monkeypatch.setattr(clients, "serving", lambda *_, **__: nullcontext(service))
+    monkeypatch.setattr(clients, "models", lambda folder: [])
     monkeypatch.setattr(clients, "check_client", check)
     monkeypatch.setattr(clients, "version", lambda name: "1")
     return clients.run(list(results))

@@ -1,6 +1,7 @@
 """Runs clients of others against a service: python -m tests.long.clients [NAME ...]
 
-The service is that of `abs serve`, with the built-in model. A client has an environment under .cache/clients with the
+The service is that of `abs serve`, with the built-in model, and with copies of it that have the chat templates of other
+families, from packages of npm. A client has an environment under .cache/clients with the
 packages of its file under requirements/ alone, where its module runs. A client that cannot be installed is left out,
 with the reason. A failed check fails the run. The exit status is 3 where no client could be installed.
 """
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -16,7 +18,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from app.settings import BUILT_IN_MODEL
+from tests.long.clients.checks import MODEL, TEMPLATES
 from tests.long.clients.environments import ClientUnavailable, command, names, version
+from tests.long.real_tokenizers import bring
 from tests.servers.service_process import serving
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -47,11 +52,24 @@ def check_client(name: str, url: str) -> list[CheckResult]:
     return checks
 
 
+def models(folder: Path) -> list[str]:
+    """The built-in model, and its copies under the names of other families. Without npm there are none."""
+    for name in TEMPLATES:
+        try:
+            configuration = json.loads((bring(name) / "tokenizer_config.json").read_text(encoding="utf-8"))
+        except (OSError, subprocess.CalledProcessError) as error:
+            print(f"npm cannot bring the chat template of {name}: {error}", flush=True)
+            return [MODEL]
+        shutil.copytree(BUILT_IN_MODEL, folder / name)
+        (folder / name / "chat_template.jinja").write_text(configuration["chat_template"], encoding="utf-8")
+    return [MODEL, *(str(folder / name) for name in TEMPLATES)]
+
+
 def run(chosen: Sequence[str]) -> int:
     """Prints the result of each check. Returns 1 if one fails, 3 if none ran."""
     passed, failed, left_out = 0, 0, list[str]()
     with tempfile.TemporaryDirectory() as folder, serving(
-        Path(folder), log_level="warning", timeout_s_default=REQUEST_S
+        Path(folder), log_level="warning", timeout_s_default=REQUEST_S, model=",".join(models(Path(folder)))
     ) as service:
         service.wait_until_ready()
         for name in chosen:

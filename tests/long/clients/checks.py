@@ -15,6 +15,7 @@ from pydantic import BaseModel
 
 MODEL = "captions"
 PROMPT = "dog, frisbee, catch"
+TEMPLATES = ("gemma3", "qwen3")  # the service's models that have the chat templates of other families
 Check = Callable[[str], None]
 
 
@@ -23,6 +24,12 @@ class Pet(BaseModel):
 
     animal: Literal["dog", "cat"]
     age: int
+
+
+class Tags(BaseModel):
+    """A set of strings."""
+
+    tags: set[str]
 
 
 class AnyObject(BaseModel, extra="allow"):

@@ -12,7 +12,7 @@ from instructor.core.exceptions import ModeError
 from openai import OpenAI
 from pydantic import BaseModel
 
-from tests.long.clients.checks import MODEL, PROMPT, AnyObject, Pet, main
+from tests.long.clients.checks import MODEL, PROMPT, AnyObject, Pet, Tags, main
 
 OPTIONS: Any = {"model": MODEL, "messages": [{"role": "user", "content": PROMPT}], "max_retries": 0}
 # Deprecated names of TOOLS, JSON_SCHEMA and RESPONSES_TOOLS.
@@ -42,6 +42,12 @@ def _extract(url: str, *mode: Mode, kind: type[BaseModel] = Pet, **fields: Any) 
 def tools(url: str) -> None:
     _extract(url)
     _extract(url, Mode.TOOLS, strict=True)
+
+
+def sets_of_strings(url: str) -> None:
+    for mode in (Mode.TOOLS, Mode.JSON_SCHEMA):
+        _extract(url, mode, kind=Tags)
+    assert isinstance(_extract_message(url, Mode.TOOLS, Tags, max_tokens=80), Tags)
 
 
 def json_schema(url: str) -> None:
@@ -119,8 +125,8 @@ def other_modes(url: str) -> None:
 
 
 CHECKS = (
-    tools, json_schema, json_object, markdown_json, responses_tools, parallel_tools, partial, deprecated_modes,
-    anthropic_tools, anthropic_json, other_modes,
+    tools, sets_of_strings, json_schema, json_object, markdown_json, responses_tools, parallel_tools, partial,
+    deprecated_modes, anthropic_tools, anthropic_json, other_modes,
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from langchain_core.messages import HumanMessage, ToolMessage
+from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
 from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
@@ -43,6 +43,12 @@ def bind_tools(url: str) -> None:
         assert total.tool_calls and feed.invoke(total.tool_calls[0])
 
 
+def invalid_calls(url: str) -> None:
+    call: Any = {"name": "feed", "args": '{"animal": "d', "id": "call_1", "error": None, "type": "invalid_tool_call"}
+    answer, result = AIMessage("", invalid_tool_calls=[call]), ToolMessage("no JSON", tool_call_id="call_1")
+    assert _model(url).bind_tools([feed]).invoke([HumanMessage(PROMPT), answer, result])
+
+
 def structured_json_schema(url: str) -> None:
     assert isinstance(_model(url).with_structured_output(Pet).invoke(PROMPT), Pet)
 
@@ -72,8 +78,8 @@ def responses(url: str) -> None:
 
 
 CHECKS = (
-    invoke, bind_tools, structured_json_schema, structured_function_calling, structured_json_mode, structured_stream,
-    responses,
+    invoke, bind_tools, invalid_calls, structured_json_schema, structured_function_calling, structured_json_mode,
+    structured_stream, responses,
 )  # fmt: skip
 
 if __name__ == "__main__":

@@ -48,7 +48,15 @@ def responses(url: str) -> None:
     assert litellm.responses(input=PROMPT, **_options(url)).output
 
 
-CHECKS = (chat, response_format, tools, tool_results, responses)
+def overlong_prompts(url: str) -> None:
+    try:
+        _ask(url, {"role": "user", "content": "dog " * 5_000})
+    except litellm.ContextWindowExceededError:
+        return
+    raise AssertionError("an overlong prompt was taken")
+
+
+CHECKS = (chat, response_format, tools, tool_results, responses, overlong_prompts)
 
 if __name__ == "__main__":
     main(CHECKS)

@@ -8,7 +8,7 @@ from typing import Any
 import openai
 from openai import OpenAI
 
-from tests.long.clients.checks import MODEL, PROMPT, Pet, main
+from tests.long.clients.checks import MODEL, PROMPT, TEMPLATES, Pet, main
 
 USER: Any = [{"role": "user", "content": PROMPT}]
 TOOL: Any = openai.pydantic_function_tool(Pet, name="feed")
@@ -108,9 +108,57 @@ def responses_tools(url: str) -> None:
         assert ai.responses.create(input=turns, **options).output
 
 
+def past_calls(url: str) -> None:
+    with client(url) as ai:
+        for arguments in ("", "  ", "null", '{"animal": "d', "[1]"):
+            call = {"id": "call_1", "type": "function", "function": {"name": "feed", "arguments": arguments}}
+            result = {"role": "tool", "tool_call_id": "call_1", "content": "wrong arguments"}
+            turns: Any = [*USER, {"role": "assistant", "content": None, "tool_calls": [call]}, result]
+            assert ai.chat.completions.create(model=MODEL, messages=turns, tools=[TOOL]).choices
+            item = {"type": "function_call", "call_id": "call_1", "name": "feed", "arguments": arguments}
+            output = {"type": "function_call_output", "call_id": "call_1", "output": "wrong arguments"}
+            items: Any = [*USER, item, output]
+            assert ai.responses.create(model=MODEL, input=items, tools=[RESPONSE_TOOL]).output
+
+
+def developer_messages(url: str) -> None:
+    developer: Any = {"role": "developer", "content": "Speak of dogs."}
+    with client(url) as ai:
+        models = [model.id for model in ai.models.list()]
+        assert set(TEMPLATES) < set(models), "models with the chat templates of others"
+        for model in models:
+            turns: Any = [{"role": "system", "content": "Be brief."}, developer, *USER]
+            assert ai.chat.completions.create(model=model, messages=turns, max_completion_tokens=16).choices
+            items: Any = [developer, *USER]
+            options: Any = {"model": model, "instructions": "Be brief.", "max_output_tokens": 16}
+            assert ai.responses.create(input=items, **options).output
+
+
+def tools_without_arguments(url: str) -> None:
+    with client(url) as ai:
+        for parameters in ({"type": "object", "properties": {}}, None):
+            tool: Any = {"type": "function", "function": {"name": "stop", "parameters": parameters}}
+            options: Any = {"tools": [tool], "tool_choice": "required", "temperature": 2.0}
+            message = ai.chat.completions.create(model=MODEL, messages=USER, **options).choices[0].message
+            (call, *_) = message.tool_calls or ()
+            assert call.type == "function" and call.function.arguments == "{}"
+
+
+def faulty_tools(url: str) -> None:
+    parameters = {"type": "object", "properties": {"when": {"type": "datetime"}}}
+    tools: Any = [TOOL, {"type": "function", "function": {"name": "book", "parameters": parameters}}]
+    with client(url) as ai:
+        try:
+            ai.chat.completions.create(model=MODEL, messages=USER, tools=tools)
+        except openai.UnprocessableEntityError as error:
+            assert 'tool "book", properties.when.type' in error.message and error.param, error
+        else:
+            raise AssertionError("a schema with an unknown type was taken")
+
+
 CHECKS = (
     chat, chat_stream, chat_parse, json_object, tools, tools_parse, completions, responses, responses_stream,
-    responses_tools,
+    responses_tools, past_calls, developer_messages, tools_without_arguments, faulty_tools,
 )  # fmt: skip
 
 if __name__ == "__main__":
