@@ -45,10 +45,9 @@ _TGI_FORMS = {"json": "json_schema", "json_object": "json_schema", "json_schema"
 _ANY_OBJECT = {"type": "object"}
 _HARMLESS = {  # fields of structured_outputs that are accepted with these values only
     "disable_fallback": (None, True, False), "disable_any_whitespace": (None, True, False),
-    "disable_additional_properties": (None, False), "whitespace_pattern": (None,),
+    "disable_additional_properties": (None, True, False), "whitespace_pattern": (None,),
 }
 _MEANT = {  # what to send in place of other values
-    "disable_additional_properties": "`additionalProperties` of the schema",
     "whitespace_pattern": '`constraint` with `whitespace`, for example "compact"',
 }
 _TYPES = ("text", "json_object", "json_schema", "structural_tag")  # of response_format
@@ -141,7 +140,10 @@ def _constraints(request: OpenAIRequest, names: Mapping[str, int] | None) -> Ite
         for parsed in _response_format(request.response_format, names):
             yield replace(parsed, constraint=_with_schema_options(parsed.constraint, options))
     if request.structured_outputs is not None:
-        yield from _structured_outputs(request.structured_outputs, names)
+        closed = request.structured_outputs.get("disable_additional_properties") is True
+        for parsed in _structured_outputs(request.structured_outputs, names):
+            options = {"closed_objects": True} if closed else {}
+            yield replace(parsed, constraint=_with_schema_options(parsed.constraint, options))
     for path, form in _FLAT_FIELDS.items():
         value = getattr(request, path)
         if path == "grammar" and isinstance(value, dict):
