@@ -210,6 +210,34 @@ def test_a_broken_stream_resumes_where_it_stopped(page: Page) -> None:
     expect(page.locator(".choices li")).to_have_count(3)
 
 
+def test_a_stream_may_break_after_each_event(page: Page) -> None:
+    resumed = 0
+
+    def first_event(route: Route) -> None:
+        nonlocal resumed
+        resumed += route.request.url.endswith("/events")
+        full_response = route.fetch()
+        events = [event for event in full_response.body().split(b"\n\n") if b"data:" in event]
+        route.fulfill(response=full_response, body=b"retry: 1\n\n" + b"\n\n".join(events[:1]) + b"\n\n")
+
+    wait_for_compilation(page)
+    page.route("**/generate", first_event)
+    page.route("**/events", first_event)
+    generate(page)
+    assert resumed > 8  # as many consecutive ones without an event would end the stream
+    page.unroute_all()
+
+
+def test_positions_of_the_service_are_offsets_in_a_text(page: Page) -> None:
+    offsets = page.evaluate(
+        """async () => {
+          const { utf16Offset } = await import('/static/dom.js');
+          return [0, 1, 2, 3, 9].map((position) => utf16Offset('a😀b', position));
+        }"""
+    )
+    assert offsets == [0, 1, 3, 4, 4]
+
+
 def test_a_restart_discards_earlier_events(page: Page) -> None:
     def restarted_stream(route: Route) -> None:
         full_response = route.fetch()
