@@ -85,10 +85,19 @@ def test_a_field_path_is_cut_at_unsafe_names(path: str, safe_path: str) -> None:
     assert shown_path(path) == safe_path
 
 
-def test_an_unsafe_name_is_absent_from_the_message() -> None:
-    error = SpecSyntaxError("propositions.MARKER 1 must be a list", field="propositions.MARKER 1")
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("guinea pig", "guinea pig"), ("größe.價格", "größe.價格"), (".".join("abcdefgh" * 9), ".".join("abcdefgh" * 9)),
+        ("M" * 64, "M" * 64), ("M" * 65, "M" * 63 + "…"), ("a.b\nc.d", "a.….d"),
+    ],
+)
+def test_a_place_in_a_constraint_has_its_whole_path(name: str, shown: str) -> None:
+    error = SpecSyntaxError(f"propositions.{name} must be a list", field=f"propositions.{name}")
     body = json.loads(problem(error, "").body)
-    assert (body["field"], body["detail"]) == ("propositions", "the constraint is at fault in propositions")
+    told = f"propositions.{name} must be a list"
+    assert body["field"] == f"propositions.{shown}"
+    assert body["detail"] == (told if name == shown else f"the constraint is at fault in propositions.{shown}")
 
 
 def test_errors_are_logged_without_messages_of_their_causes() -> None:
