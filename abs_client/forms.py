@@ -129,8 +129,8 @@ class JsonSchema(Constraint):
     strict       refuse unknown keywords and formats, which otherwise have no effect
     approximate  keywords that may be without effect where they would be refused: ["uniqueItems"]
 
-    The objects of a pydantic model are closed (`additionalProperties` false) unless the model sets it. A pydantic
-    model ignores unknown properties, so generating them is useless. A dict is used unchanged.
+    The objects of a pydantic model or a TypeAdapter are closed unless `closed_objects` is false: pydantic ignores
+    undeclared properties, so generating them is useless.
 
     >>> JsonSchema({"type": "integer"}, whitespace="compact").as_dict()
     {'json_schema': {'type': 'integer'}, 'whitespace': 'compact'}
@@ -145,6 +145,8 @@ class JsonSchema(Constraint):
         schemas: Mapping[str, Any] | None = None, strict: bool | None = None,
         approximate: Sequence[Literal["uniqueItems"]] | None = None,
     ) -> None:
+        if closed_objects is None and not isinstance(schema, bool | Mapping):
+            closed_objects = True
         super().__init__(
             _schema(schema), whitespace=whitespace, property_order=property_order, closed_objects=closed_objects,
             max_depth=max_depth, leading_space=leading_space,
@@ -232,31 +234,8 @@ def _schema(source: Any) -> Any:
         return copy.deepcopy(dict(source))
     for name in ("model_json_schema", "json_schema"):  # of a pydantic model, of a TypeAdapter
         if callable(make := getattr(source, name, None)):
-            return _closed(make())
+            return make()
     raise TypeError(f"a schema is a dict, a boolean, a pydantic model or a TypeAdapter, not {type(source).__name__}")
-
-
-# The keywords that hold a schema, a list of them, or a mapping to them. allOf is left out: its parts describe the same
-# object, so each would reject the properties of the others.
-_SCHEMAS = ("items", "additionalProperties", "not")
-_LISTS, _MAPS = ("anyOf", "oneOf", "prefixItems"), ("properties", "$defs")
-
-
-def _closed(schema: Any) -> Any:
-    """The schema with closed objects, unless they set `additionalProperties`."""
-    if not isinstance(schema, dict):
-        return schema
-    closed = dict(schema)
-    for name, value in schema.items():
-        if name in _SCHEMAS:
-            closed[name] = _closed(value)
-        elif name in _LISTS:
-            closed[name] = [_closed(item) for item in value]
-        elif name in _MAPS:
-            closed[name] = {key: _closed(item) for key, item in value.items()}
-    if "properties" in closed:
-        closed.setdefault("additionalProperties", False)
-    return closed
 
 
 class SequenceOf(Constraint):
