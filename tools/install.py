@@ -29,6 +29,7 @@ FILES = {
     "reference": ("light", "inference", "build", "dev", "reference"),
 }
 CPU, CUDA = "about 200 MB", "about 3 GB with CUDA"  # the downloads of PyTorch 2.13 for Linux
+QUICK = {"UV_HTTP_RETRIES": "0", "UV_HTTP_CONNECT_TIMEOUT": "10"}  # where uv reaches no index, pip may
 # Only these modules are compiled beforehand: that takes ten seconds at their first import, and most files of the
 # packages are never imported.
 IMPORTED = "import torch; from transformers import AutoModelForCausalLM, LlamaForCausalLM"
@@ -67,7 +68,7 @@ class Environment:
         """The program uv, installed if missing; None if unavailable."""
         path = self.folder / "bin" / "uv"
         if not path.exists():
-            print(f"downloading uv, which finds PyTorch's own builds: {packages(('uv',))}", flush=True)
+            print(f"downloading uv, which installs the others: {packages(('uv',))}", flush=True)
             locked = ("--no-deps", "--require-hashes", "--requirement", str(LOCKS / "uv.txt"))
             if subprocess.run((*self.install, *locked), capture_output=True).returncode:
                 return None
@@ -122,8 +123,8 @@ def choose_source(environment: Environment, where: str) -> Source:
         return found or index
     backend = backend_source(environment, "auto")
     dry_run = (*backend.command, "--quiet", "--dry-run", "--no-deps", locked_torch()) if backend else ("false",)
-    quick = dict(os.environ) | {"UV_HTTP_RETRIES": "0", "UV_HTTP_CONNECT_TIMEOUT": "10"}
-    if backend is not None and subprocess.run(dry_run, capture_output=True, env=quick).returncode == 0:
+    environ = dict(os.environ) | QUICK
+    if backend is not None and subprocess.run(dry_run, capture_output=True, env=environ).returncode == 0:
         return backend
     print("PyTorch's own builds cannot be reached, so that the package index's build is taken, which brings CUDA")
     return index
@@ -134,6 +135,18 @@ def packages(files: tuple[str, ...]) -> str:
     sizes = [re.search(r"(\d+) packages, (\d+) MB", (LOCKS / f"{name}.txt").read_text()) for name in files]
     counts, megabytes = zip(*((int(size[1]), int(size[2])) for size in sizes if size), strict=True)
     return f"{sum(counts)} packages of locks/, {sum(megabytes)} MB"
+
+
+def install_locked(environment: Environment, files: tuple[str, ...]) -> None:
+    """Installs the packages of locks/ by uv, which takes a seventh of pip's processor time, or by pip.
+
+    uv does not read pip's configuration, so an index that only pip knows is reached by pip alone.
+    """
+    locked = ("--no-deps", "--require-hashes", *(f"--requirement={LOCKS / name}.txt" for name in files))
+    uv = environment.uv()
+    command = (uv, "pip", "install", "--quiet", "--python", environment.python, *locked) if uv else ("false",)
+    if subprocess.run(command, capture_output=True, env=dict(os.environ) | QUICK).returncode:
+        subprocess.run((*environment.install, *locked), check=True)
 
 
 def install(environment: Environment, files: tuple[str, ...], where: str) -> None:
@@ -151,8 +164,7 @@ def install(environment: Environment, files: tuple[str, ...], where: str) -> Non
 
     thread = threading.Thread(target=bring_torch)
     thread.start()
-    requirements = [f"--requirement={LOCKS / name}.txt" for name in files]
-    subprocess.run((*environment.install, "--no-deps", "--require-hashes", *requirements), check=True)
+    install_locked(environment, files)
     ours = ("--no-deps", "--no-build-isolation", "--editable", str(ROOT))
     subprocess.run((*environment.install, *ours), check=True)
     thread.join()

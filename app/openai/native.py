@@ -62,7 +62,7 @@ async def generate(
         if not context.respond_async:
             # An earlier failure gets a plain response instead of events. Its paths are those of the whole constraint,
             # unlike the paths in a failure of the job.
-            await while_connected(request, reader.wait_until_compiled())
+            await while_connected(request, reader.wait_until_begun())
     if context.respond_async or not body.stream:
         return await respond(request, service, submitted)
     headers = {"x-job-id": submitted.job_id, "location": f"/jobs/{submitted.job_id}"}

@@ -133,8 +133,8 @@ async def respond(
         writer = writer_type(submitted[0].job_id, service.model, first)
         firsts = range(0, first.n * len(translated), first.n)
         if first.params.stream:
-            # A failed compilation is answered with its own status, so the stream starts after it.
-            await while_connected(request, EventSubscription(service, submitted[0]).wait_until_compiled())
+            # A failed compilation, and a refusal by the worker, are answered with their own status.
+            await while_connected(request, EventSubscription(service, submitted[0]).wait_until_begun())
             closes = body.usage_in_stream or writer.always_closes
             streamed = [
                 StreamedAnswer(service, job, one, replace(writer, translated=one), closes, number)

@@ -26,8 +26,10 @@ from app.messages import (
     GenerateJob,
     PolicyJobResult,
     Result,
+    StepMessage,
     TokenizeJob,
     TokenizeJobResult,
+    load,
     named_words,
     request_id,
 )
@@ -53,6 +55,7 @@ from compiler.errors import BudgetTooSmall, SpecSyntaxError, Undecided
 from compiler.lifting import BUDGET_MAX
 from compiler.spec import LabelsSpec, Spec, caller_names, check_input_size, spec_to_json
 
+FIRST_STEP_S_MAX = 1.0  # how long a stream waits for its first step before it begins
 CONTEXT_DEFAULT = SubmissionContext()  # a nameless caller that waits; the job is cancelled if the caller leaves
 
 
@@ -325,14 +328,28 @@ class EventSubscription:
     service: Service
     job: SubmittedJob
 
-    async def wait_until_compiled(self) -> None:
-        """Wait until the constraint is compiled. Raises the same as `wait_for_compilation`."""
+    async def wait_until_begun(self) -> None:
+        """Wait until the constraint is compiled, then at most a second for the first step.
+
+        So a job that its worker refuses at once is answered by a status of its own, in a stream too. Raises what
+        `answer` raises.
+        """
         try:
             async with self.job.until_deadline():
                 await self.service.wait_for_compilation(self.job)
+                with contextlib.suppress(StorageDown, TimeoutError):
+                    async with asyncio.timeout(FIRST_STEP_S_MAX):
+                        await self._wait_for_step()
         except BaseException:
             await self.unsubscribe()
             raise
+
+    async def _wait_for_step(self) -> None:
+        async with contextlib.aclosing(self.service.jobs.events(self.job.job_id, "")) as events:
+            async for event in events:
+                if isinstance(load(event.data), StepMessage):
+                    return
+        await self.service.jobs.result(self.job.job_id)
 
     async def unsubscribe(self) -> None:
         """Give up the share, because the reader has everything."""
