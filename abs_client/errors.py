@@ -156,6 +156,7 @@ class ConstraintError(RequestError):
 
 
 class _Located:
+    detail: str
     position: int | None
     line: int | None
     column: int | None
