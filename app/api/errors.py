@@ -99,9 +99,9 @@ def shown_path(path: str) -> str:
 
 
 def fault_path(path: str) -> str:
-    """The path of a fault in a constraint, of any depth. A name of a text's length is cut."""
+    """The path of a fault in a constraint, of any depth. Names that may be texts are left out."""
     names = path.split(".")
-    return ".".join(_short(name, NAME_CHARS_MAX) if name.isprintable() else "…" for name in names) or UNKNOWN_FIELD
+    return ".".join(name if len(name) <= NAME_CHARS_MAX and name.isprintable() else "…" for name in names)
 
 
 def _detail(failure: Failure) -> str:

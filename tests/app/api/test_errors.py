@@ -89,7 +89,7 @@ def test_a_field_path_is_cut_at_unsafe_names(path: str, safe_path: str) -> None:
     ("name", "shown"),
     [
         ("guinea pig", "guinea pig"), ("größe.價格", "größe.價格"), (".".join("abcdefgh" * 9), ".".join("abcdefgh" * 9)),
-        ("M" * 64, "M" * 64), ("M" * 65, "M" * 63 + "…"), ("a.b\nc.d", "a.….d"),
+        ("M" * 64, "M" * 64), ("M" * 65, "…"), ("a.b\nc.d", "a.….d"),
     ],
 )
 def test_a_place_in_a_constraint_has_its_whole_path(name: str, shown: str) -> None:
