@@ -19,11 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from app.settings import BUILT_IN_MODEL
-from tests.long.clients.checks import MODEL, TEMPLATES
+from tests.long.clients.checks import MODEL
 from tests.long.clients.environments import ClientUnavailable, command, names, version
 from tests.long.real_tokenizers import bring
 from tests.servers.service_process import serving
 
+TEMPLATES = ("gemma3", "qwen3")  # whose chat templates copies of the model have
 ROOT = Path(__file__).resolve().parents[3]
 NOT_RUN = 3  # an exit status
 CLIENT_S_MAX = 1800.0  # a client takes less than a minute on a free machine

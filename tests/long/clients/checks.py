@@ -15,7 +15,6 @@ from pydantic import BaseModel
 
 MODEL = "captions"
 PROMPT = "dog, frisbee, catch"
-TEMPLATES = ("gemma3", "qwen3")  # the service's models that have the chat templates of other families
 Check = Callable[[str], None]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import openai
 from openai import OpenAI
 
-from tests.long.clients.checks import MODEL, PROMPT, TEMPLATES, Pet, main
+from tests.long.clients.checks import MODEL, PROMPT, Pet, main
 
 USER: Any = [{"role": "user", "content": PROMPT}]
 TOOL: Any = openai.pydantic_function_tool(Pet, name="feed")
@@ -124,9 +124,7 @@ def past_calls(url: str) -> None:
 def developer_messages(url: str) -> None:
     developer: Any = {"role": "developer", "content": "Speak of dogs."}
     with client(url) as ai:
-        models = [model.id for model in ai.models.list()]
-        assert set(TEMPLATES) < set(models), "models with the chat templates of others"
-        for model in models:
+        for model in (model.id for model in ai.models.list()):
             turns: Any = [{"role": "system", "content": "Be brief."}, developer, *USER]
             assert ai.chat.completions.create(model=model, messages=turns, max_completion_tokens=16).choices
             items: Any = [developer, *USER]
