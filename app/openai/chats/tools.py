@@ -103,14 +103,15 @@ def _allowed(tool: object, path: str) -> tuple[str, str]:
 
 def callable_tools(use: ToolUse, calls: CallFormat, split: TextSplit) -> tuple[CallableTool, ...]:
     """The tools that an answer may call, in a format."""
-    options, names = schema_options(use.closed_objects), {tool.name for tool in use.callable}
+    options = schema_options(use.closed_objects)
+    numbers = {tool.name: number for number, tool in enumerate(use.described)}
     return tuple(
         CallableTool(
             tool.name, _arguments(tool, calls, split, options), tool.custom is not None,
-            f"tools.{number}.function.parameters",
+            f"tools.{numbers[tool.name]}.function.parameters",
         )
-        for number, tool in enumerate(use.described) if tool.name in names
-    )  # fmt: skip
+        for tool in use.callable
+    )
 
 
 def _arguments(tool: ToolBody, calls: CallFormat, split: TextSplit, options: Mapping[str, Any]) -> Arguments:
