@@ -8,7 +8,7 @@ whose options overlap stays as it is: fewer values there are more values of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, product
 from math import prod
@@ -43,8 +43,10 @@ class _Closer:
         self.left_open = dict[str, None]()  # ordered, each once
         self._never, anything = self._add(Schema("", never=True)), self._add(Schema(""))
         self._open = self._add(Schema("", objects=ObjectFacts(additional=anything)))
-        self._values, self._copies = dict[int, int](), dict[tuple[int, bool], int]()
+        self._values, self._copies = dict[int, int](), dict[tuple[int, int | None], int]()
         self._expanded = set[int]()  # nodes whose options are being listed: schemas may refer to themselves
+        # The node that is being closed, and the names that it declares whatever the value is.
+        self._value, self._certain = 0, set[str]()
 
     def _add(self, schema: Schema) -> int:
         self.nodes.append(schema)
@@ -57,7 +59,9 @@ class _Closer:
             return number
         if number not in self._values:
             self._values[number] = placed = self._add(Schema(node.field))
+            outer, self._value, self._certain = (self._value, self._certain), number, self._names(self._implied(number))
             options = self._options(number)
+            self._value, self._certain = outer
             closed = [option for option in map(self._closed, options) if option is not None]
             if not closed:
                 self.left_open[node.field] = None
@@ -93,8 +97,8 @@ class _Closer:
         self._expanded.remove(number)
         if prod(map(len, groups)) > COMBINATIONS_MAX:
             self.left_open[node.field] = None
-            return [(self._copy(number, expanded=False), self._open)]
-        copy = self._copy(number, expanded=True)
+            return [(self._copy(number, None), self._open)]
+        copy = self._copy(number, self._value)
         return [(copy, *chain(*parts)) for parts in product(*groups)]
 
     def _alternatives(self, choice: Alternatives) -> Iterator[_Option]:
@@ -115,28 +119,39 @@ class _Closer:
                 yield tuple(chain(*parts))
 
     def _decides(self, clause: Alternatives | Condition) -> bool:
-        """Whether a clause decides which properties of a value are declared."""
+        """Whether a clause decides which properties of a value are declared, beyond those that are in any case."""
+        joined = self._below(clause)
+        facts = [node.objects for node in joined if node.objects is not None and node.constant is None]
+        speaks = any(_declares(fact) and not fact.properties or fact.additional is not None for fact in facts)
+        return speaks or any(fact.patterns for fact in facts) or not self._names(joined) <= self._certain
+
+    def _below(self, clause: Alternatives | Condition) -> list[Schema]:
+        """The schemas of a clause."""
         if isinstance(clause, Alternatives):
             # The first option of a dependency only says that a key is absent.
             nodes = clause.nodes[1:] if clause.keyword.startswith("depend") else clause.nodes
         else:
             nodes = tuple(each for each in (clause.if_, clause.then, clause.otherwise) if each is not None)
-        joined = [self.nodes[inner] for inner in joined_nodes(self.nodes, nodes, Schema.in_place_nodes)]
-        facts = [node.objects for node in joined if node.objects is not None and node.constant is None]
-        return any(_declares(fact) or fact.additional is not None for fact in facts)
+        return [self.nodes[inner] for inner in joined_nodes(self.nodes, nodes, Schema.in_place_nodes)]
 
-    def _copy(self, number: int, *, expanded: bool) -> int:
+    def _names(self, nodes: Iterable[Schema]) -> set[str]:
+        """The properties that nodes declare."""
+        facts = [node.objects for node in nodes if node.objects is not None and node.constant is None]
+        return {name for fact in facts for name, _ in fact.properties}
+
+    def _copy(self, number: int, value: int | None) -> int:
         """A node whose inner values are closed.
 
-        expanded  whether it stands in an option, beside the options of its clauses
+        value  the node of the value in whose option it stands, beside the options of its clauses; None elsewhere
         """
-        node, key = self.nodes[number], (number, expanded)
+        node, key = self.nodes[number], (number, value)
         if node.constant is not None:
             return number
         if key in self._copies:
             return self._copies[key]
         self._copies[key] = placed = self._add(node)
-        all_of = () if expanded else tuple(self._copy(inner, expanded=False) for inner in node.all_of)
+        expanded = value is not None
+        all_of = () if expanded else tuple(self._copy(inner, None) for inner in node.all_of)
         choices = tuple(
             kept for choice in node.choices for kept in self._choices(choice, expanded and self._decides(choice))
         )
@@ -144,7 +159,7 @@ class _Closer:
         def copied(entry: str | int) -> str | int:
             if isinstance(entry, str):
                 return entry
-            return self._copies.get((entry, expanded), self._copies.get((entry, False), entry))
+            return self._copies.get((entry, value), self._copies.get((entry, None), entry))
 
         self.nodes[placed] = replace(
             node, all_of=all_of, choices=choices, order=tuple(map(copied, node.order)),
@@ -155,10 +170,12 @@ class _Closer:
 
     def _choices(self, choice: Alternatives, has_options: bool) -> Iterator[Alternatives]:
         """What is left of a choice in a copy of its node."""
-        if choice.keyword == "enum" or (choice.exactly_one and not self._are_distinct(choice)):
+        # Options that declare nothing new stay: the values of their properties are closed elsewhere.
+        stays = choice.keyword == "enum" or (not has_options and bool(self._names(self._below(choice))))
+        if stays or (choice.exactly_one and not self._are_distinct(choice)):
             yield choice
-        if choice.keyword != "enum" and not has_options:
-            copies = tuple(self._copy(inner, expanded=False) for inner in choice.nodes)
+        if not stays and not has_options:
+            copies = tuple(self._copy(inner, None) for inner in choice.nodes)
             yield Alternatives(copies, "anyOf" if choice.exactly_one else choice.keyword)
 
     def _objects(self, facts: ObjectFacts) -> ObjectFacts:

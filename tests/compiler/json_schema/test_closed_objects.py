@@ -69,6 +69,14 @@ CASES: dict[str, tuple[Any, Any]] = {
         thing("a", **{"if": {"properties": {"a": {"const": 1}}}, "then": thing("b")}),
         shut("a", **{"if": {"properties": {"a": {"const": 1}}}, "then": thing("b")}),
     ),
+    "a condition on declared properties": (
+        thing("a", "b", **{"if": {"properties": {"a": {"const": 1}}}, "then": {"required": ["b"]}}),
+        shut("a", "b", **{"if": {"properties": {"a": {"const": 1}}}, "then": {"required": ["b"]}}),
+    ),
+    "alternatives below declared properties": (
+        {**thing(), "properties": {"k": thing("a", "b")}, "anyOf": [{"properties": {"k": thing("a", required=["a"])}}]},
+        {**shut(), "properties": {"k": shut("a", "b", required=["a"])}},
+    ),
     "a dependent schema": (
         thing("a", dependentSchemas={"a": thing("b")}), shut("a", dependentSchemas={"a": thing("b")})
     ),
