@@ -122,7 +122,7 @@ class _Closer:
         """Whether a clause decides which properties of a value are declared, beyond those that are in any case."""
         joined = self._below(clause)
         facts = [node.objects for node in joined if node.objects is not None and node.constant is None]
-        speaks = any(_declares(fact) and not fact.properties or fact.additional is not None for fact in facts)
+        speaks = any((_declares(fact) and not fact.properties) or fact.additional is not None for fact in facts)
         return speaks or any(fact.patterns for fact in facts) or not self._names(joined) <= self._certain
 
     def _below(self, clause: Alternatives | Condition) -> list[Schema]:

@@ -88,7 +88,7 @@ def test_a_field_path_is_cut_at_unsafe_names(path: str, safe_path: str) -> None:
 @pytest.mark.parametrize(
     ("name", "shown"),
     [
-        ("guinea pig", "guinea pig"), ("größe.價格", "größe.價格"), (".".join("abcdefgh" * 9), ".".join("abcdefgh" * 9)),
+        ("guinea pig", "guinea pig"), ("größe.價格", "größe.價格"), (".".join("abc" * 30), ".".join("abc" * 30)),
         ("M" * 64, "M" * 64), ("M" * 65, "…"), ("a.b\nc.d", "a.….d"),
     ],
 )
