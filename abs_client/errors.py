@@ -164,7 +164,7 @@ class _Located:
     source: str = ""  # not from the response, which never quotes the request
 
     def __str__(self) -> str:
-        place = f", in {self.field}" if self.field and self.field not in self.detail else ""
+        place = f", in {self.field}" if self.field and self.field not in (self.detail or "") else ""
         return super().__str__() + place + pointed_at(self.source, self.position)
 
 
