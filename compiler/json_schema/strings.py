@@ -26,24 +26,20 @@ from compiler.automata import (
     single,
     words_dfa,
 )
-from compiler.errors import SpecSyntaxError, SpecUnsupported
-from compiler.json_schema.ecmascript import to_python
+from compiler.errors import SpecSyntaxError
 from compiler.json_schema.formats import EXCEPT, FORMATS, short_pattern
 from compiler.json_schema.fragments import DEAD, ENTRY_BYTES, ESCAPES, START, Fragment, fragment_of
 from compiler.json_schema.nodes import EmbeddedConstraint, Schema, StringFacts
 from compiler.limits import Limits, ResourceGuard
 from compiler.regex import (
-    Alternation,
     Anchor,
     Chars,
     Concat,
-    Look,
-    Node,
     Repeat,
     blame_field,
     concat,
     node_to_dfa,
-    parse_pattern,
+    parse_ecmascript,
     pattern_dfa,
 )
 
@@ -247,45 +243,13 @@ def _literals(node: Schema) -> list[str]:
 
 
 def search_dfa(pattern: str, guard: ResourceGuard) -> CharDfa:
-    """The texts that contain a match of the pattern. `$` is the very end."""
+    """The texts that contain a match of the pattern."""
     # JSON Schema searches for a pattern: text may stand before and behind it.
-    tree = _at_the_end(_parse(pattern, guard))
+    tree = parse_ecmascript(pattern, guard)
     items = [*tree.items] if isinstance(tree, Concat) else [tree]
     items = items[1:] if items[:1] == [Anchor("start")] else [_ANY_TEXT, *items]
     items = items[:-1] if items[-1:] == [Anchor("end")] else [*items, _ANY_TEXT]
     return CharDfa(*node_to_dfa(concat(items), guard))
-
-
-def _parse(pattern: str, guard: ResourceGuard) -> Node:
-    """The tree of a pattern of ECMAScript."""
-    guard.check("pattern_chars_max", len(pattern))
-    rewritten = to_python(pattern)
-    try:
-        return parse_pattern(rewritten, guard, rewritten=True)
-    except (SpecSyntaxError, SpecUnsupported) as error:
-        # The offset in the error is then that in the pattern as it is written, unless Python fails there for another
-        # reason.
-        try:
-            parse_pattern(pattern, guard, rewritten=True)
-        except (SpecSyntaxError, SpecUnsupported) as placed:
-            if str(placed) == str(error):
-                raise placed from None
-        error.position = error.line = error.column = None
-        raise
-
-
-def _at_the_end(node: Node) -> Node:
-    """The same tree with the `$` of ECMA-262.
-
-    Unlike Python's, it does not match before a newline that ends the text.
-    """
-    if isinstance(node, Concat | Alternation):
-        return type(node)(tuple(map(_at_the_end, node.items)))
-    if isinstance(node, Repeat):
-        return Repeat(_at_the_end(node.item), node.minimum, node.maximum)
-    if isinstance(node, Look):
-        return replace(node, item=_at_the_end(node.item))
-    return Anchor("end") if node == Anchor("final") else node
 
 
 @lru_cache(maxsize=2 * len(FORMATS))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from typing import Literal, TypeAlias
 
-from compiler.automata import CharSet, category, literal
+from compiler.automata import CharSet, category, charset_complement, literal
 
 Node: TypeAlias = "Chars | Words | Concat | Alternation | Repeat | Anchor | Look | AtomicGroup"
 
@@ -142,6 +142,26 @@ def _share(group: Sequence[tuple[Node, ...]], depth: int) -> Node:
     alike = (isinstance(column[0], Chars) and all(item == column[0] for item in column) for column in columns)
     length = sum(takewhile(bool, alike))
     return concat([*group[0][:length], alternation([concat(items[length:]) for items in group], depth)])
+
+
+def word_boundary(word: CharSet, at_boundary: bool, *, in_empty_text: bool = True) -> Node:
+    """A place where a word begins or ends, or any other place.
+
+    word           the characters of words
+    in_empty_text  whether the place in an empty text is one of the others
+    """
+    inside = {behind: Look(Chars(word), behind, negative=False) for behind in (True, False)}
+    outside = {behind: Look(Chars(word), behind, negative=True) for behind in (True, False)}
+    if at_boundary:
+        return alternation([concat([inside[True], outside[False]]), concat([outside[True], inside[False]])])
+    between = [concat([outside[True], outside[False]])]
+    if not in_empty_text:
+        # Some character is there, on one side or the other.
+        other = charset_complement(word)
+        between = [
+            concat([outside[not behind], Look(Chars(other), behind, negative=False)]) for behind in (True, False)
+        ]
+    return alternation([concat([inside[True], inside[False]]), *between])
 
 
 def words_node(words: Iterable[Sequence[CharSet]]) -> Node:

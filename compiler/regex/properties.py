@@ -30,7 +30,7 @@ _CATEGORIES = {  # the long names of general categories
     "Other_Punctuation": "Po", "Symbol": "S", "Math_Symbol": "Sm", "Currency_Symbol": "Sc", "Modifier_Symbol": "Sk",
     "Other_Symbol": "So", "Separator": "Z", "Space_Separator": "Zs", "Line_Separator": "Zl",
     "Paragraph_Separator": "Zp", "Other": "C", "Control": "Cc", "Format": "Cf", "Private_Use": "Co",
-    "Unassigned": "Cn",
+    "Unassigned": "Cn", "Combining_Mark": "M", "cntrl": "Cc", "punct": "P",
 }  # fmt: skip
 _NAMES = _CATEGORIES | {short: short for short in _CATEGORIES.values()}
 _CASED = ("Lu", "Ll", "Lt")
@@ -118,6 +118,14 @@ def _is_script(name: str) -> bool:
     except regex.error:
         return False
     return True
+
+
+def read_property(pattern: str, position: int) -> str:
+    """The spelling of the property at an offset. Raises as `property_error` says."""
+    token = _PROPERTY.match(pattern, position)
+    if token is None or not _is_property(token["key"], token["name"]):
+        raise property_error(pattern, position)
+    return token[0]
 
 
 def property_error(pattern: str, position: int) -> SpecSyntaxError | SpecUnsupported:

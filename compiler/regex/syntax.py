@@ -26,7 +26,18 @@ from compiler.automata import (
 )
 from compiler.errors import LimitExceeded, SpecSyntaxError, SpecUnsupported
 from compiler.limits import ResourceGuard
-from compiler.regex.nodes import Alternation, Anchor, AtomicGroup, Chars, Look, Node, Repeat, alternation, concat
+from compiler.regex.nodes import (
+    Alternation,
+    Anchor,
+    AtomicGroup,
+    Chars,
+    Look,
+    Node,
+    Repeat,
+    alternation,
+    concat,
+    word_boundary,
+)
 from compiler.regex.properties import Substitution, property_error, property_set, substitute_properties
 from compiler.regex.unsupported import place_of
 
@@ -48,10 +59,7 @@ _REFUSED: dict[Any, str] = {
     _constants.GROUPREF: "back-reference",
     _constants.GROUPREF_EXISTS: "conditional group",
 }
-_ATOMIC: dict[Any, str] = {
-    _constants.ATOMIC_GROUP: "atomic group",
-    _constants.POSSESSIVE_REPEAT: "possessive repeat",
-}
+_ATOMIC = (_constants.ATOMIC_GROUP, _constants.POSSESSIVE_REPEAT)
 _BOUNDARIES = (_constants.AT_BOUNDARY, _constants.AT_NON_BOUNDARY)
 _INSIDE_EMPTY_TEXT = re.compile(r"\B").search("") is not None  # from Python 3.14
 _NO_NEWLINE = charset_complement(single(ord("\n")))
@@ -66,24 +74,21 @@ _TEMPLATE = getattr(_constants, "SRE_FLAG_TEMPLATE", 0)  # gone from Python 3.13
 _warnings_lock = threading.Lock()  # catch_warnings swaps a list that the whole process shares
 
 
-def parse_pattern(pattern: str, guard: ResourceGuard, *, rewritten: bool = False) -> Node:
+def parse_pattern(pattern: str, guard: ResourceGuard) -> Node:
     """The tree of a pattern.
 
-    rewritten  whether it was of ECMAScript's syntax, which has look-behinds of any width, but no atomic groups and no
-               possessive repeats; its length was checked then
     Raises SpecSyntaxError (with the offset) where `re` refuses the pattern, but for properties; SpecUnsupported (with
     the offset, where that is found) for what no finite automaton of ours reads and for properties that are no general
     category; LimitExceeded over `pattern_chars_max` or `nesting_depth_max`.
     """
-    if not rewritten:
-        guard.check("pattern_chars_max", len(pattern))
+    guard.check("pattern_chars_max", len(pattern))
     substitution = substitute_properties(pattern)
     tree = _parse(substitution, pattern, guard)
     # The undocumented flag disables backtracking in old versions of Python.
     if tree.state.flags & _TEMPLATE:
         _refuse("template flag")
     try:
-        reader = _PatternReader(guard, substitution.properties, None if rewritten else pattern)
+        reader = _PatternReader(guard, substitution.properties, pattern)
         return reader.sequence(tree, int(tree.state.flags), 0)
     except SpecUnsupported as error:
         error.position = place_of(error.construct, pattern)
@@ -126,12 +131,8 @@ def _parse(substitution: Substitution, pattern: str, guard: ResourceGuard) -> An
 class _PatternReader:
     """Walks the parser's tree. `flags`: those in force where it is; `depth`: groups, repeats and branches around it."""
 
-    def __init__(self, guard: ResourceGuard, properties: Mapping[int, str], source: str | None) -> None:
-        """Walk with the properties of a pattern.
-
-        properties  those of the characters that stand for one
-        source      the pattern, where its look-behinds need a fixed width
-        """
+    def __init__(self, guard: ResourceGuard, properties: Mapping[int, str], source: str) -> None:
+        """properties: those of the characters that stand for one."""
         self._guard, self._properties, self._source = guard, properties, source
         self._ordered = False  # whether the order of alternatives matters, which is so in an atomic group
         self._literals: dict[tuple[int, int], Chars] = {}
@@ -171,7 +172,7 @@ class _PatternReader:
             return _anchor(value, flags)
         if op in (_constants.ASSERT, _constants.ASSERT_NOT):
             direction, tree = value
-            if direction < 0 and self._source is not None and len(set(tree.getwidth())) > 1:
+            if direction < 0 and len(set(tree.getwidth())) > 1:
                 raise SpecSyntaxError("not a pattern: look-behind requires fixed-width pattern", source=self._source)
             return Look(self.sequence(tree, flags, depth + 1), direction < 0, op is _constants.ASSERT_NOT)
         self._guard.check_time()
@@ -185,8 +186,6 @@ class _PatternReader:
 
     def _atomic_group(self, op: Any, value: Any, flags: int, depth: int) -> Node:
         """An atomic group. A possessive repeat is one of a repeat."""
-        if self._source is None:
-            _refuse(_ATOMIC[op])
         tree = value if op is _constants.ATOMIC_GROUP else value[2]
         low, high = tree.getwidth()
         outer, self._ordered = self._ordered, True
@@ -242,29 +241,14 @@ class _PatternReader:
         """Raise SpecSyntaxError where a range begins or ends at a property. `re` says so of those that fall."""
         if op is _constants.RANGE and not self._properties.keys().isdisjoint(value):
             low, high = (self._properties.get(code, chr(code)) for code in value)
-            raise SpecSyntaxError(f"not a pattern: bad character range {low}-{high}", source=self._source or "")
+            raise SpecSyntaxError(f"not a pattern: bad character range {low}-{high}", source=self._source)
 
 
 def _anchor(where: Any, flags: int) -> Node:
     if where in _BOUNDARIES:
-        return _boundary(category(r"\w", bool(flags & _ASCII)), where is _constants.AT_BOUNDARY)
+        word = category(r"\w", bool(flags & _ASCII))
+        return word_boundary(word, where is _constants.AT_BOUNDARY, in_empty_text=_INSIDE_EMPTY_TEXT)
     return (flags & _MULTILINE and _LINE_ANCHORS.get(where)) or _ANCHORS[where]
-
-
-def _boundary(word: CharSet, at_boundary: bool) -> Node:
-    """A place where a word begins or ends, or any other place."""
-    inside = {behind: Look(Chars(word), behind, negative=False) for behind in (True, False)}
-    outside = {behind: Look(Chars(word), behind, negative=True) for behind in (True, False)}
-    if at_boundary:
-        return alternation([concat([inside[True], outside[False]]), concat([outside[True], inside[False]])])
-    between = [concat([outside[True], outside[False]])]
-    if not _INSIDE_EMPTY_TEXT:
-        # Some character is there, on one side or the other.
-        other = charset_complement(word)
-        between = [
-            concat([outside[not behind], Look(Chars(other), behind, negative=False)]) for behind in (True, False)
-        ]
-    return alternation([concat([inside[True], inside[False]]), *between])
 
 
 def _class_item(op: Any, value: Any, ascii_only: bool) -> CharSet:

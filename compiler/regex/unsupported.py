@@ -7,8 +7,6 @@ import re
 _MARKS = {  # by the name that refusals give it
     "back-reference": r"\\[1-9]|\(\?P=",
     "conditional group": r"\(\?\(",
-    "atomic group": r"\(\?>",
-    "possessive repeat": r"(?:[*+?]|\{\d*,?\d*\})\+",
 }
 ESCAPE = r"\\."
 COMMENT_OR_CLASS = r"\(\?#[^)]*\)|\[\^?\]?(?:\\.|[^\\\]])*\]"

@@ -22,9 +22,11 @@ from compiler.json_schema.formats import short_pattern
 from compiler.json_schema.strings import format_dfa
 from compiler.limits import Limits, ResourceGuard
 from compiler.pipeline import compile_text
+from compiler.regex import parse_ecmascript
 from compiler.spec import JsonSchemaSpec, check_input_size, spec_from_json
 from compiler.text import PushdownText, TextAutomaton, check_text
 from tests.compiler.json_schema.test_random_schemas import compiled, embed, random_text
+from tests.references.node import modern_node, node_verdicts
 from tests.servers.cluster import FULL
 from tests.tables import table
 
@@ -51,12 +53,23 @@ def test_formats_compile_without_a_limit_of_time(monkeypatch: pytest.MonkeyPatch
     assert format_dfa(short_pattern("email"), "a name of its own").accepts("a@b")
 
 
+def regexes() -> list[str]:
+    """Texts of the format `regex`."""
+    rng, dfa = random.Random(3), format_dfa(FORMATS["regex"], "regex")
+    steps_to_end = steps_to(dfa.dfa.next_state, dfa.dfa.accepting)
+    return [random_text(rng, dfa, steps_to_end) for _ in range(1_000)]
+
+
 @pytest.mark.filterwarnings("ignore::FutureWarning")
-def test_regexes_that_a_check_accepts_are_read_by_python() -> None:
-    rng, regexes = random.Random(3), format_dfa(FORMATS["regex"], "regex")
-    steps_to_end = steps_to(regexes.dfa.next_state, regexes.dfa.accepting)
-    for _ in range(1_000):
-        re.compile(random_text(rng, regexes, steps_to_end))
+def test_regexes_that_a_check_accepts_are_patterns() -> None:
+    for regex in regexes():
+        re.compile(regex)
+        parse_ecmascript(regex, ResourceGuard(Limits()))
+
+
+@pytest.mark.long  # the test above is the short form
+def test_regexes_that_a_check_accepts_are_patterns_of_node() -> None:
+    assert None not in node_verdicts(modern_node(), regexes(), [])
 
 
 def test_byte_accepts_exactly_what_base64_writes() -> None:
