@@ -89,6 +89,7 @@ _JSON_HEAD = '{"name": "{name}", "arguments": '
 _TAGGED = "<tool_call>"
 _DEEPSEEK = "<｜tool▁calls▁begin｜>"
 _SEED, _NEMOTRON = "<seed:tool_call>", "<TOOLCALL>"
+_GRANITE = "<|tool_call|>"
 
 CHAT_FORMATS = (
     ChatFormat(
@@ -131,6 +132,12 @@ CHAT_FORMATS = (
         ),
         '<TOOLCALL>[{"name": "refund", "arguments": {"amount": 5, "note": "late"}}, '
         '{"name": "notify", "arguments": {}}]</TOOLCALL>',
+    ),
+    ChatFormat(
+        "granite", (_GRANITE, "<|start_of_role|>"),
+        CallFormat(_JSON_HEAD, "}", begin="<|tool_call|>[", separator=", ", end="]", trigger=_GRANITE),
+        '<|tool_call|>[{"name": "refund", "arguments": {"amount": 5, "note": "late"}}, '
+        '{"name": "notify", "arguments": {}}]',
     ),
     ChatFormat(
         "hermes", (_TAGGED,),
@@ -206,6 +213,7 @@ THINK_FORMATS = (
     ThinkFormat("<seed:think>", "</seed:think>\n", "</seed:think>", ("<seed:think>",)),
     ThinkFormat("\n<think>", "</think>\n", "</think>", ("<think>", "<arg_key>")),
     ThinkFormat("<think>", "</think>", "</think>", ("<think>", "<｜tool▁calls▁begin｜>")),
+    ThinkFormat("<think>", "</think>", "</think>", ("<think>", "<|start_of_role|>")),
     ThinkFormat("<think>\n", "\n</think>\n\n", "</think>", ("<think>",)),
 )
 """The formats of thoughts; the first one that is found in a template is its format, if any is."""
