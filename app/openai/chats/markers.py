@@ -33,6 +33,16 @@ class RenderedPrompt:
     markers: tuple[tuple[int, int], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenCalls:
+    """Calls of a caller as the model writes them.
+
+    pieces  text of the caller and markup in turn
+    """
+
+    pieces: tuple[str, ...]
+
+
 class CallerText:
     """Marks the text of a caller while a template is rendered.
 
@@ -64,6 +74,8 @@ class CallerText:
         """A value with stand-ins for the ends of markers, in keys too."""
         if isinstance(value, str):
             return value.translate(self._cover)
+        if isinstance(value, WrittenCalls):
+            return "".join(piece if at % 2 else self.covered(piece) for at, piece in enumerate(value.pieces))
         if isinstance(value, Mapping):
             return {self.covered(name): self.covered(item) for name, item in value.items()}
         return [self.covered(item) for item in value] if isinstance(value, list | tuple) else value
@@ -89,6 +101,8 @@ def _strings(value: object) -> Iterator[str]:
     """The strings in a value, with the keys."""
     if isinstance(value, str):
         yield value
+    elif isinstance(value, WrittenCalls):
+        yield from value.pieces
     elif isinstance(value, Mapping):
         for name, item in value.items():
             yield from (name, *_strings(item))

@@ -21,6 +21,7 @@ from app.formats import (
     schema_arguments,
     schema_options,
 )
+from app.openai.chats.markers import WrittenCalls
 from app.openai.requests import ChatRequest, MessageBody, MessageToolCallBody
 from app.openai.tool_bodies import CustomToolBody, ToolBody
 
@@ -206,8 +207,8 @@ def _template_message(message: MessageBody, fields: TemplateFields, calls: CallF
         turn["tool_calls"] = [_template_call(call, calls) for call in made]
         turn |= {"content": None} if fields.null and not message.content else {}
     elif made:
-        text = _calls_text(made, calls)
-        turn["content"] = f"{message.content}\n{text}" if message.content else text
+        before = f"{message.content}\n" if message.content else ""
+        turn["content"] = WrittenCalls((before, *_call_pieces(made, calls)))
     return turn
 
 
@@ -234,13 +235,16 @@ def object_of(text: str) -> dict[str, Any]:
     return {"input": text}
 
 
-def _calls_text(made: Sequence[MessageToolCallBody], calls: CallFormat) -> str:
-    """Calls as a model without calls in its template writes them."""
-    texts = []
-    for call in made:
+def _call_pieces(made: Sequence[MessageToolCallBody], calls: CallFormat) -> list[str]:
+    """Calls as a model without calls in its template writes them. Each second piece is text of the caller."""
+    separator = "\n" if calls.separator is None else calls.separator
+    before, _, behind = calls.head.partition("{name}")
+    pieces = [calls.begin]
+    for number, call in enumerate(made):
         named = call.function or call.custom
         assert named is not None
         arguments = call.function.arguments if call.function is not None else call.custom.input if call.custom else ""
-        texts.append(calls.head.replace("{name}", named.name) + arguments + calls.tail)
-    separator = "\n" if calls.separator is None else calls.separator
-    return calls.begin + separator.join(texts) + calls.end
+        pieces[-1] += (separator if number else "") + before
+        pieces += [named.name, behind, arguments, calls.tail]
+    pieces[-1] += calls.end
+    return pieces

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import json
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from app.errors import InvalidRequest
+from app.formats import chat_format
 from app.models import ModelFiles
 from app.models.tokenizer import PromptEncoder, open_tokenizer
 from app.openai.chats.chat_template import render_prompt
@@ -30,7 +32,7 @@ def prompt_with(files: ModelFiles, text: str) -> RenderedPrompt:
         "name": "refund", "description": text,
         "parameters": {"type": "object", "description": text, "properties": {text: {"const": text}}},
     }  # fmt: skip
-    call = {"name": "refund", "arguments": '{"amount": "here"}'}
+    call = {"name": "refund", "arguments": json.dumps({"note": text})}
     body: dict[str, Any] = {
         "messages": [
             {"role": "system", "content": text}, {"role": "user", "content": [{"type": "text", "text": text}] * 2},
@@ -41,7 +43,8 @@ def prompt_with(files: ModelFiles, text: str) -> RenderedPrompt:
         "tools": [{"type": "function", "function": function}],
     }  # fmt: skip
     request = ChatRequest.model_validate(body)
-    return render_prompt(files, request.messages, True, {"title": text}, tools=tool_use(request))
+    calls = chat_format(files.chat_template).calls
+    return render_prompt(files, request.messages, True, {"title": text}, tools=tool_use(request), calls=calls)
 
 
 def test_markers_in_all_places_of_a_request_are_text(files: ModelFiles) -> None:

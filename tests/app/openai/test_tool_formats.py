@@ -162,6 +162,7 @@ def test_templates_write_calls_as_answers_do(files: ModelFiles) -> None:
     request = ChatRequest.model_validate({"messages": messages, "tools": TOOLS})
     prompt = render_prompt(files, request.messages, False, None, tools=tool_use(request), calls=family.calls)
     assert family.example in without_ids(prompt.text)
+    assert {match.span() for match in MARKERS[family.name].finditer(prompt.text)} <= set(prompt.markers)
 
 
 @pytest.mark.parametrize("text", ["no JSON", "[7]", ""])

@@ -123,6 +123,7 @@ TURNS: list[dict[str, Any]] = [
 def test_a_template_without_tools_reads_calls_as_text() -> None:
     fields = TemplateFields(calls=False, results=False)
     turns = template_messages([MessageBody.model_validate(turn) for turn in TURNS], fields, PLAIN_CALLS)
+    turns[2]["content"] = "".join(turns[2]["content"].pieces)
     assert turns == [
         {"role": "system", "content": "Be brief."}, {"role": "user", "content": "Refund 5."},
         {"role": "assistant", "content": '{"name": "refund", "arguments": {"amount": 5}}'},
@@ -170,7 +171,7 @@ def test_several_calls_as_text_are_one_answer() -> None:
     fields, calls = TemplateFields(calls=False), chat_format("", "deepseek-v3.1").calls
     call = '<｜tool▁call▁begin｜>refund<｜tool▁sep｜>{"amount": 5}<｜tool▁call▁end｜>'
     (written,) = template_messages([turn], fields, calls)
-    assert written["content"] == f"So.\n<｜tool▁calls▁begin｜>{call}{call}<｜tool▁calls▁end｜>"
+    assert "".join(written["content"].pieces) == f"So.\n<｜tool▁calls▁begin｜>{call}{call}<｜tool▁calls▁end｜>"
 
 
 def test_thoughts_beside_text_and_calls_are_left_out_for_harmony() -> None:
