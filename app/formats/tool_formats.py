@@ -7,6 +7,8 @@ the vocabulary has them. Each format has an example, which the tests write and r
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass
 
 AUTO = "auto"
@@ -28,6 +30,17 @@ class ParameterFormat:
     separator: str = ""
     python: bool = False
     whole: tuple[str, str] = ("", "\n")
+
+    def written(self, arguments: Mapping[str, object]) -> str:
+        """The text of the arguments of a past call."""
+        return self.separator.join(
+            self.open.replace("{name}", name) + self._value(value) + self.close for name, value in arguments.items()
+        )
+
+    def _value(self, value: object) -> str:
+        if isinstance(value, str) and not self.python:
+            return value
+        return str(value) if isinstance(value, bool) and self.python else json.dumps(value, ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +102,8 @@ _JSON_HEAD = '{"name": "{name}", "arguments": '
 _TAGGED = "<tool_call>"
 _DEEPSEEK = "<｜tool▁calls▁begin｜>"
 _SEED, _NEMOTRON = "<seed:tool_call>", "<TOOLCALL>"
-_GRANITE = "<|tool_call|>"
+_GRANITE, _LFM = "<|tool_call|>", "<|tool_call_start|>"
+_PYTHON = ParameterFormat("{name}=", "", separator=", ", python=True, whole=("**", ""))
 
 CHAT_FORMATS = (
     ChatFormat(
@@ -187,11 +201,16 @@ CHAT_FORMATS = (
         "<｜tool▁call▁begin｜>notify<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
     ),
     ChatFormat(
-        "pythonic", ("[func_name1(",),
+        "lfm2", ("<|im_start|>", "List of tools: "),
         CallFormat(
-            "{name}(", ")", begin="[", separator=", ", end="]",
-            parameters=ParameterFormat("{name}=", "", separator=", ", python=True, whole=("**", "")),
+            "{name}(", ")", begin="<|tool_call_start|>[", separator=", ", end="]<|tool_call_end|>", trigger=_LFM,
+            parameters=_PYTHON,
         ),
+        '<|tool_call_start|>[refund(amount=5, note="late"), notify()]<|tool_call_end|>',
+    ),
+    ChatFormat(
+        "pythonic", ("[func_name1(",),
+        CallFormat("{name}(", ")", begin="[", separator=", ", end="]", parameters=_PYTHON),
         '[refund(amount=5, note="late"), notify()]',
     ),
     ChatFormat(
@@ -214,6 +233,7 @@ THINK_FORMATS = (
     ThinkFormat("\n<think>", "</think>\n", "</think>", ("<think>", "<arg_key>")),
     ThinkFormat("<think>", "</think>", "</think>", ("<think>", "<｜tool▁calls▁begin｜>")),
     ThinkFormat("<think>", "</think>", "</think>", ("<think>", "<|start_of_role|>")),
+    ThinkFormat("<think>", "</think>", "</think>", ("</think>", "List of tools: ")),
     ThinkFormat("<think>\n", "\n</think>\n\n", "</think>", ("<think>",)),
 )
 """The formats of thoughts; the first one that is found in a template is its format, if any is."""

@@ -244,6 +244,8 @@ def _call_pieces(made: Sequence[MessageToolCallBody], calls: CallFormat) -> list
         named = call.function or call.custom
         assert named is not None
         arguments = call.function.arguments if call.function is not None else call.custom.input if call.custom else ""
+        if call.function is not None and calls.parameters is not None:
+            arguments = calls.parameters.written(_template_call(call, calls)["function"]["arguments"])
         pieces[-1] += (separator if number else "") + before
         pieces += [named.name, behind, arguments, calls.tail]
     pieces[-1] += calls.end
