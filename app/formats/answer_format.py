@@ -12,13 +12,14 @@ from dataclasses import KW_ONLY, dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from app.formats.answer_reader import AnswerParts, AnswerReader, ReadableTool, Thinking, head_of
+from app.formats.answer_reader import AnswerParts, AnswerReader, ReadableTool, Thinking
 from app.formats.stops import stop_constraint
 from app.formats.tool_arguments import Arguments, Part
 from app.formats.tool_formats import CallFormat
 from app.models import ModelFiles
 
 LITERAL_CHARS = 5  # of text beside which a part of its own saves nothing
+_INDEX = "{index}"
 _ANY_REPLY = {"regex": r"(?:\S(?s:.*))?"}
 """A reply in words: any text that does not begin with white space."""
 # The beginnings of JSON texts, and some others.
@@ -116,7 +117,8 @@ class AnswerFormat:
 
     def _beginnings_of(self, reply: dict[str, Any]) -> tuple[list[str], list[str]] | None:
         """The beginnings of calls and thoughts that constrained replies may have. None without any."""
-        heads = [] if self.calls is None else [self.calls.begin + head_of(self.calls, tool.name) for tool in self.tools]
+        head = "" if self.calls is None else self.calls.begin + self.calls.head
+        heads = [head.replace("{name}", tool.name) for tool in self.tools] if head else []
         thought = [] if self.thinking is None or self.thinking.opened else [self.thinking.format.begin]
         if self.reply:
             return None
@@ -182,22 +184,26 @@ class MarkerSplitter:
     def __init__(self, files: ModelFiles) -> None:
         names = files.vocabulary.names
         named = [name for name in files.markers if names[name] not in files.vocabulary.eos_ids]
-        found = "|".join(re.escape(name) for name in sorted(named, key=len, reverse=True))
-        self._pattern = re.compile(f"({found})") if found else None
+        found = "|".join(re.escape(name) for name in (_INDEX, *sorted(named, key=len, reverse=True)))
+        self._pattern = re.compile(f"({found})")
 
     def __call__(self, text: str) -> list[Part]:
         """The parts of a sequence for a text."""
-        pieces = [text] if self._pattern is None else self._pattern.split(text)
-        # Every second piece is the name of a token.
-        parts = [{"token": piece} if number % 2 else _literal(piece) for number, piece in enumerate(pieces)]
+        pieces = self._pattern.split(text)
+        # Every second piece is the name of a token or stands for a number.
+        parts = [_named(piece) if number % 2 else _literal(piece) for number, piece in enumerate(pieces)]
         return [part for part in parts if part != ""]
 
     def named(self, text: str, name: str) -> list[Part]:
         """The same with a name in place of `{name}`."""
         before, _, behind = text.partition("{name}")
         # The name and the character behind it stay literal: many names begin at one place.
-        following = behind if self._pattern is None else self._pattern.split(behind)[0]
+        following = self._pattern.split(behind)[0]
         return [*self(before), name + following[:1], *self(behind[len(following[:1]) :])]
+
+
+def _named(piece: str) -> Part:
+    return {"regex": "0|[1-9][0-9]{0,3}"} if piece == _INDEX else {"token": piece}
 
 
 def _literal(piece: str) -> Part:
@@ -208,7 +214,8 @@ def _without(texts: dict[str, Any], before: str, beginnings: Sequence[str]) -> d
     """The texts without those that begin with a pattern and a beginning."""
     if not beginnings:
         return texts
-    return {"all": [texts, {"not": {"regex": f"{before}(?:{'|'.join(map(re.escape, beginnings))})(?s:.*)"}}]}
+    written = "|".join(map(re.escape, beginnings)).replace(re.escape(_INDEX), "[0-9]*")
+    return {"all": [texts, {"not": {"regex": f"{before}(?:{written})(?s:.*)"}}]}
 
 
 def _paths_of(value: object, inside: object, path: str = "") -> Iterator[str]:

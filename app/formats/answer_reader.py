@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from pydantic import TypeAdapter
 
 from app.formats.arguments_reader import ArgumentsReader, without_beginning
 from app.formats.tool_formats import CallFormat, ThinkFormat
+
+_NUMBER = re.compile("[0-9]*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +135,7 @@ class AnswerReader:
                 return AnswerParts(text if finished else without_beginning(text, calls.trigger))
         else:
             start = 0
-            heads = [calls.begin + head_of(calls, tool.name) for tool in self.tools]
+            heads = [calls.begin + head_of(calls, tool.name, text, len(calls.begin)) for tool in self.tools]
             if not any(text.startswith(head) for head in heads):
                 waits = not finished and any(head.startswith(text) for head in heads)
                 return AnswerParts() if waits else None
@@ -141,10 +144,11 @@ class AnswerReader:
     def _found_calls(self, calls: CallFormat, text: str, at: int) -> Sequence[ToolCall]:
         found = list[ToolCall]()
         while True:
-            tool = next((each for each in self.tools if text.startswith(head_of(calls, each.name), at)), None)
+            heads = ((each, head_of(calls, each.name, text, at)) for each in self.tools)
+            tool, head = next(((each, head) for each, head in heads if text.startswith(head, at)), (None, ""))
             if tool is None:
                 return found
-            arguments, end = tool.arguments.read(text, at + len(head_of(calls, tool.name)))
+            arguments, end = tool.arguments.read(text, at + len(head))
             found.append(ToolCall(tool.name, arguments, tool.custom))
             if end is None:
                 return found
@@ -156,9 +160,11 @@ def _adapter() -> TypeAdapter[AnswerReader]:
     return TypeAdapter(AnswerReader)
 
 
-def head_of(calls: CallFormat, name: str) -> str:
-    """The text before the arguments of a call."""
-    return calls.head.replace("{name}", name)
+def head_of(calls: CallFormat, name: str, text: str, at: int) -> str:
+    """The beginning of a call, up to its arguments. Its number is that of the call at a place in a text."""
+    before, counted, behind = (part.replace("{name}", name) for part in calls.head.partition("{index}"))
+    number = _NUMBER.match(text, at + len(before)) if counted else None
+    return before + (number[0] if number else "") + behind
 
 
 def call_id(job_id: str, answer: int, call: int) -> str:

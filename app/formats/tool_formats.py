@@ -1,8 +1,9 @@
 """The formats in which model families write calls and thoughts.
 
 A format is found from the texts that its chat templates contain, or named by ABS_CHAT_FORMAT. `{name}` stands for the
-name of a tool or of a parameter. Names of special and added tokens in these texts are written as single tokens where
-the vocabulary has them. Each format has an example, which the tests write and read.
+name of a tool or of a parameter, `{index}` for a number that counts the calls of a conversation. Names of special and
+added tokens in these texts are written as single tokens where the vocabulary has them. Each format has an example,
+which the tests write and read.
 """
 
 from __future__ import annotations
@@ -54,6 +55,7 @@ class CallFormat:
                 of an answer decides
     parameters  how single arguments are written; None if they are one JSON object
     id_chars    the characters of the ids that the templates require; None if they take any
+    id_form     the ids that the templates require, with the number of the call; empty if they take any
     """
 
     head: str
@@ -65,6 +67,7 @@ class CallFormat:
     trigger: str = ""
     parameters: ParameterFormat | None = None
     id_chars: int | None = None
+    id_form: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ _TAGGED = "<tool_call>"
 _DEEPSEEK = "<｜tool▁calls▁begin｜>"
 _SEED, _NEMOTRON = "<seed:tool_call>", "<TOOLCALL>"
 _GRANITE, _LFM = "<|tool_call|>", "<|tool_call_start|>"
+_KIMI = "<|tool_calls_section_begin|>"
 _PYTHON = ParameterFormat("{name}=", "", separator=", ", python=True, whole=("**", ""))
 
 CHAT_FORMATS = (
@@ -201,6 +205,18 @@ CHAT_FORMATS = (
         "<｜tool▁call▁begin｜>notify<｜tool▁sep｜>{}<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
     ),
     ChatFormat(
+        "kimi-k2", (_KIMI,),
+        CallFormat(
+            "<|tool_call_begin|>functions.{name}:{index}<|tool_call_argument_begin|>", "<|tool_call_end|>",
+            begin=_KIMI, separator="", end="<|tool_calls_section_end|>", trigger=_KIMI,
+            id_form="functions.{name}:{index}",
+        ),
+        "<|tool_calls_section_begin|><|tool_call_begin|>functions.refund:0<|tool_call_argument_begin|>"
+        '{"amount": 5, "note": "late"}<|tool_call_end|>'
+        "<|tool_call_begin|>functions.notify:1<|tool_call_argument_begin|>{}<|tool_call_end|>"
+        "<|tool_calls_section_end|>",
+    ),
+    ChatFormat(
         "lfm2", ("<|im_start|>", "List of tools: "),
         CallFormat(
             "{name}(", ")", begin="<|tool_call_start|>[", separator=", ", end="]<|tool_call_end|>", trigger=_LFM,
@@ -233,6 +249,7 @@ THINK_FORMATS = (
     ThinkFormat("\n<think>", "</think>\n", "</think>", ("<think>", "<arg_key>")),
     ThinkFormat("<think>", "</think>", "</think>", ("<think>", "<｜tool▁calls▁begin｜>")),
     ThinkFormat("<think>", "</think>", "</think>", ("<think>", "<|start_of_role|>")),
+    ThinkFormat("<think>", "</think>", "</think>", ("<think>", _KIMI)),
     ThinkFormat("<think>", "</think>", "</think>", ("</think>", "List of tools: ")),
     ThinkFormat("<think>\n", "\n</think>\n\n", "</think>", ("<think>",)),
 )

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -172,7 +173,24 @@ def template_messages(
     messages: Sequence[MessageBody], fields: TemplateFields, calls: CallFormat
 ) -> list[dict[str, Any]]:
     """Messages as a chat template reads them."""
-    return [_template_message(message, fields, calls) for message in _with_one_system(messages)]
+    sent = _with_one_system(messages)
+    counted = _with_counted_ids(sent, calls.id_form) if calls.id_form else sent
+    return [_template_message(message, fields, calls) for message in counted]
+
+
+def _with_counted_ids(messages: Sequence[MessageBody], form: str) -> Iterator[MessageBody]:
+    """Messages with ids that count the calls of the conversation."""
+    written, numbers = dict[str, str](), itertools.count()
+    for message in messages:
+        made = []
+        for call in message.tool_calls or ():
+            named = call.function or call.custom
+            assert named is not None
+            counted = form.replace("{index}", str(next(numbers))).replace("{name}", named.name)
+            written |= {} if call.id is None else {call.id: counted}
+            made.append(call.model_copy(update={"id": counted}))
+        result = None if message.tool_call_id is None else written.get(message.tool_call_id, message.tool_call_id)
+        yield message.model_copy(update={"tool_calls": made or None, "tool_call_id": result})
 
 
 def _with_one_system(messages: Sequence[MessageBody]) -> Sequence[MessageBody]:
@@ -238,9 +256,9 @@ def object_of(text: str) -> dict[str, Any]:
 def _call_pieces(made: Sequence[MessageToolCallBody], calls: CallFormat) -> list[str]:
     """Calls as a model without calls in its template writes them. Each second piece is text of the caller."""
     separator = "\n" if calls.separator is None else calls.separator
-    before, _, behind = calls.head.partition("{name}")
     pieces = [calls.begin]
     for number, call in enumerate(made):
+        before, _, behind = calls.head.replace("{index}", str(number)).partition("{name}")
         named = call.function or call.custom
         assert named is not None
         arguments = call.function.arguments if call.function is not None else call.custom.input if call.custom else ""

@@ -10,6 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from app.formats import CallFormat
 from app.models import ModelFiles, open_model_files
 from compiler.vocab import Vocabulary
 from tests.servers.small_model import small_model
@@ -40,8 +41,14 @@ def small_family(name: str, template: str | None = None) -> ModelFiles:
     return ModelFiles(Path(), Vocabulary(tokens, (256,), names), None, None, template or family["text"], ends)
 
 
+def call_begin(calls: CallFormat, name: str) -> str:
+    """The text before the arguments of a first call."""
+    return calls.begin + calls.head.replace("{name}", name).replace("{index}", "0")
+
+
 def without_ids(text: str) -> str:
-    """A prompt without the ids of calls in Mistral's history. Answers have none."""
+    """A prompt without Mistral's ids, which answers do not have. Numbers of calls become 0."""
+    text = re.sub(r"(functions\.\w+:)\d+", r"\g<1>0", text)
     return re.sub(r', "id": "\w{9}"|\[CALL_ID\]\w{9}|\w{9}\[TOOL_CONTENT\]', "", text)
 
 

@@ -19,7 +19,7 @@ from app.openai.chats.chat_template import render_prompt
 from app.openai.chats.chat_turn import chat_family
 from app.openai.chats.tools import tool_use
 from app.openai.requests import ChatRequest, MessageBody
-from tests.app.openai.chat_models import MARKERS, TEMPLATES, small_family, without_ids
+from tests.app.openai.chat_models import MARKERS, TEMPLATES, call_begin, small_family, without_ids
 
 CHATML = (
     "{% for message in messages %}\n    {%- if loop.first and message['role'] != 'system' %}"
@@ -251,7 +251,7 @@ def test_published_templates_write_what_our_formats_say(
     result = TEMPLATES[name]["result"].replace("{}", texts[1])
     written = without_ids(prompt.text)
     assert texts[0] in written and result in written and thought in written
-    call = head.replace("refund", "notify") or family.calls.begin + family.calls.head.replace("{name}", "notify")
+    call = head.replace("refund", "notify") or call_begin(family.calls, "notify")
     assert call in written
     # Everything that is written like a marker is one, except in texts of callers.
     own = [(at, at + len(text)) for text in texts for at in [prompt.text.index(text)]]

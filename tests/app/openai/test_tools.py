@@ -98,6 +98,16 @@ def test_ids_have_the_length_that_a_template_requires() -> None:
     assert len(call) == 9 and call == turns[3]["tool_call_id"]
 
 
+def test_ids_count_calls_where_a_template_requires_it() -> None:
+    other = {**CALL, "function": {"name": "notify", "arguments": "{}"}}  # of another turn, with the same id
+    turns = [*TURNS, {"role": "assistant", "tool_calls": [other, {**other, "id": None}]}, *TURNS[3:]]
+    calls = chat_format("", "kimi-k2").calls
+    read = template_messages([MessageBody.model_validate(turn) for turn in turns], TemplateFields(), calls)
+    made = [call["id"] for turn in read for call in turn.get("tool_calls", ())]
+    assert made == ["functions.refund:0", "functions.notify:1", "functions.notify:2"]
+    assert [turn["tool_call_id"] for turn in read if turn["role"] == "tool"] == made[:2]
+
+
 @pytest.mark.parametrize(
     ("thoughts", "read"),
     [
