@@ -14,7 +14,7 @@ from typing import Any
 
 from app.formats.answer_reader import AnswerParts, AnswerReader, ReadableTool, Thinking
 from app.formats.stops import stop_constraint
-from app.formats.tool_arguments import Arguments, Part
+from app.formats.tool_arguments import Arguments, Part, paths_of
 from app.formats.tool_formats import CallFormat
 from app.models import ModelFiles
 
@@ -73,13 +73,13 @@ class AnswerFormat:
 
     def reply_paths(self) -> tuple[str, ...]:
         """Where the request's own constraint stands in the constraint."""
-        return () if self.reply_spec is None else tuple(_paths_of(self.reply_spec, self.constraint))
+        return () if self.reply_spec is None else tuple(paths_of(self.reply_spec, self.constraint))
 
     def tool_of(self, field: str) -> tuple[CallableTool, str] | None:
         """The tool in whose parameters a field of the constraint stands, and its path there."""
         for tool in self.tools:
             for inner, schema in tool.arguments.schemas():
-                for path in _paths_of(schema, self.constraint) if isinstance(schema, dict) else ():
+                for path in paths_of(schema, self.constraint) if isinstance(schema, dict) else ():
                     if f"{field}.".startswith(path):
                         return tool, ".".join(filter(None, (inner, field[len(path) :])))
         return None
@@ -117,7 +117,7 @@ class AnswerFormat:
 
     def _beginnings_of(self, reply: dict[str, Any]) -> tuple[list[str], list[str]] | None:
         """The beginnings of calls and thoughts that constrained replies may have. None without any."""
-        head = "" if self.calls is None else self.calls.begin + self.calls.head
+        head = "" if self.calls is None else self.calls.begin + self.calls.head + self.calls.opening
         heads = [head.replace("{name}", tool.name) for tool in self.tools] if head else []
         thought = [] if self.thinking is None or self.thinking.opened else [self.thinking.format.begin]
         if self.reply:
@@ -216,16 +216,6 @@ def _without(texts: dict[str, Any], before: str, beginnings: Sequence[str]) -> d
         return texts
     written = "|".join(map(re.escape, beginnings)).replace(re.escape(_INDEX), "[0-9]*")
     return {"all": [texts, {"not": {"regex": f"{before}(?:{written})(?s:.*)"}}]}
-
-
-def _paths_of(value: object, inside: object, path: str = "") -> Iterator[str]:
-    """Where a value stands inside another one."""
-    if inside is value:
-        yield path
-        return
-    fields = inside.items() if isinstance(inside, dict) else enumerate(inside) if isinstance(inside, list) else ()
-    for name, each in fields:
-        yield from _paths_of(value, each, f"{path}{name}.")
 
 
 def _in_order(parts: Sequence[Part]) -> Part:

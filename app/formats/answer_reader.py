@@ -148,7 +148,7 @@ class AnswerReader:
             tool, head = next(((each, head) for each, head in heads if text.startswith(head, at)), (None, ""))
             if tool is None:
                 return found
-            arguments, end = tool.arguments.read(text, at + len(head))
+            arguments, end = tool.arguments.read(text, at + len(head) - len(calls.opening))
             found.append(ToolCall(tool.name, arguments, tool.custom))
             if end is None:
                 return found
@@ -164,7 +164,7 @@ def head_of(calls: CallFormat, name: str, text: str, at: int) -> str:
     """The beginning of a call, up to its arguments. Its number is that of the call at a place in a text."""
     before, counted, behind = (part.replace("{name}", name) for part in calls.head.partition("{index}"))
     number = _NUMBER.match(text, at + len(before)) if counted else None
-    return before + (number[0] if number else "") + behind
+    return before + (number[0] if number else "") + behind + calls.opening
 
 
 def call_id(job_id: str, answer: int, call: int) -> str:

@@ -17,6 +17,9 @@ from pydantic import Discriminator
 from app.formats.tool_formats import ParameterFormat
 
 _SCALAR = re.compile(r"[^\s,)\]}<]+")
+# A sign, a string of JSON or a word, which is a key before a colon.
+_PIECE = re.compile(r'\s*(?:([{}\[\],:])|("(?:[^"\\]|\\.)*")|([^\s,:{}\[\]"<]+)(?:(?=(:))|(?=[\s,}\]])))', re.DOTALL)
+_SPACED = {",": ", ", ":": ": "}
 PYTHON_VALUES = {"True": "true", "False": "false"}
 
 
@@ -111,7 +114,38 @@ class SingleReader:
         return value, end + len(close)
 
 
-ArgumentsReader = Annotated[JsonReader | RawReader | SingleReader, Discriminator("kind")]
+@dataclass(frozen=True, slots=True)
+class QuotedReader:
+    """Reads an object with bare keys, whose strings stand between quotes. It reads JSON, too."""
+
+    quote: str
+    kind: Literal["quoted"] = "quoted"
+
+    def read(self, text: str, at: int) -> tuple[str, int | None]:
+        """The arguments at a place, and where they end; as of `JsonReader`."""
+        written, depth = list[str](), 0
+        while (piece := self._piece(text, at)) is not None:
+            value, at = piece
+            written.append(value)
+            depth += (value in ("{", "[")) - (value in ("}", "]"))
+            if depth == 0:
+                return "".join(written), at
+        return "".join(written), None
+
+    def _piece(self, text: str, at: int) -> tuple[str, int] | None:
+        """The JSON text of a string, word or sign, and its end. None if it is not there yet."""
+        if text.startswith(self.quote, at):
+            start = at + len(self.quote)
+            end = text.find(self.quote, start)
+            return None if end < 0 else (json.dumps(text[start:end], ensure_ascii=False), end + len(self.quote))
+        found = _PIECE.match(text, at)
+        if found is None:
+            return None
+        sign, string, word, is_key = found.groups()
+        return (_SPACED.get(sign, sign) or string or (json.dumps(word) if is_key else word)), found.end()
+
+
+ArgumentsReader = Annotated[JsonReader | RawReader | SingleReader | QuotedReader, Discriminator("kind")]
 
 
 def _members(members: Sequence[str], open_: bool) -> str:

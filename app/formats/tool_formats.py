@@ -23,6 +23,7 @@ class ParameterFormat:
     separator    the text between two arguments
     python       true and false are written True and False; otherwise strings are written without quotation marks
     whole        the texts around all arguments as one JSON object, where the schema names no single ones
+    quote        the text around strings, in arrays and objects too; all arguments are such an object, keys are sorted
     """
 
     open: str
@@ -31,9 +32,18 @@ class ParameterFormat:
     separator: str = ""
     python: bool = False
     whole: tuple[str, str] = ("", "\n")
+    quote: str = ""
+
+    @property
+    def around_input(self) -> tuple[str, str]:
+        """The texts around what a custom tool takes, the argument `input`."""
+        before, after = self.open.replace("{name}", "input"), self.close
+        return (f"{{{before}{self.quote}", f"{self.quote}{after}}}") if self.quote else (before, after)
 
     def written(self, arguments: Mapping[str, object]) -> str:
         """The text of the arguments of a past call."""
+        if self.quote:
+            return json.dumps(arguments, ensure_ascii=False)
         return self.separator.join(
             self.open.replace("{name}", name) + self._value(value) + self.close for name, value in arguments.items()
         )
@@ -68,6 +78,11 @@ class CallFormat:
     parameters: ParameterFormat | None = None
     id_chars: int | None = None
     id_form: str = ""
+
+    @property
+    def opening(self) -> str:
+        """The text with which all arguments begin. It ends a name that only the arguments follow."""
+        return "{" if self.parameters is not None and self.parameters.quote else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +121,7 @@ _TAGGED = "<tool_call>"
 _DEEPSEEK = "<｜tool▁calls▁begin｜>"
 _SEED, _NEMOTRON = "<seed:tool_call>", "<TOOLCALL>"
 _GRANITE, _LFM = "<|tool_call|>", "<|tool_call_start|>"
-_KIMI = "<|tool_calls_section_begin|>"
+_KIMI, _GEMMA = "<|tool_calls_section_begin|>", "<|tool_call>"
 _PYTHON = ParameterFormat("{name}=", "", separator=", ", python=True, whole=("**", ""))
 
 CHAT_FORMATS = (
@@ -115,6 +130,14 @@ CHAT_FORMATS = (
         CallFormat("<|channel|>commentary to=functions.{name} <|constrain|>json<|message|>", ""),
         '<|channel|>commentary to=functions.refund <|constrain|>json<|message|>{"amount": 5, "note": "late"}',
         reply="<|channel|>final<|message|>",
+    ),
+    ChatFormat(
+        "gemma4", (_GEMMA, '<|"|>'),
+        CallFormat(
+            "<|tool_call>call:{name}", "<tool_call|>", separator="", trigger=_GEMMA,
+            parameters=ParameterFormat("{name}:", "", separator=",", quote='<|"|>'),
+        ),
+        '<|tool_call>call:refund{amount:5,note:<|"|>late<|"|>}<tool_call|><|tool_call>call:notify{}<tool_call|>',
     ),
     ChatFormat(
         "seed", (_SEED,),
@@ -244,6 +267,7 @@ THINK_FORMATS = (
     ThinkFormat(
         "<|channel|>analysis<|message|>", "<|end|><|start|>assistant", "<|end|>", ("<|channel|>analysis", "<|call|>")
     ),
+    ThinkFormat("<|channel>thought\n", "<channel|>", "<channel|>", ("<|channel>thought",)),
     ThinkFormat("[THINK]", "[/THINK]", "[/THINK]", ("[THINK]",)),
     ThinkFormat("<seed:think>", "</seed:think>\n", "</seed:think>", ("<seed:think>",)),
     ThinkFormat("\n<think>", "</think>\n", "</think>", ("<think>", "<arg_key>")),

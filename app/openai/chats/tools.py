@@ -118,7 +118,7 @@ def callable_tools(use: ToolUse, calls: CallFormat, split: TextSplit) -> tuple[C
 
 def _arguments(tool: ToolBody, calls: CallFormat, split: TextSplit, options: Mapping[str, Any]) -> Arguments:
     if tool.custom is not None:
-        return raw_arguments(_input(tool.custom, calls), calls)
+        return raw_arguments(_input(tool.custom, calls), calls, split)
     assert tool.function is not None
     return schema_arguments(tool.function.parameters, calls, split, options)
 
@@ -127,7 +127,7 @@ def _input(tool: CustomToolBody, calls: CallFormat) -> Part:
     """The part of the texts that a custom tool takes."""
     grammar = None if tool.format is None else tool.format.grammar
     if grammar is None:
-        close = calls.parameters.close.strip() if calls.parameters else ""
+        close = (calls.parameters.quote or calls.parameters.close.strip()) if calls.parameters else ""
         ends = [end for end in (close, calls.tail.strip() or calls.trigger) if end][:1]
         return {"free": {"without": ends}}
     if grammar.syntax == "regex":
