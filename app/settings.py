@@ -111,7 +111,8 @@ class InferenceSettings(_Group):
         (), "sequence models that requests to `/decode` may name, as `name=folder` with commas between them")
     chat_format: Literal[
         "auto", "harmony", "gemma4", "seed", "qwen-coder", "glm", "nemotron", "granite", "hermes", "mistral-args",
-        "mistral", "mistral-v7", "deepseek-v3", "deepseek-v3.1", "kimi-k2", "lfm2", "pythonic", "llama3-json", "plain",
+        "mistral", "mistral-v7", "deepseek-v3", "deepseek-v3.1", "kimi-k2", "command", "lfm2", "pythonic",
+        "llama3-json", "plain",
     ] = _setting(
         "auto", "how the model writes tool calls: a format of docs/tools.md; `auto` finds it from the chat template")
     batch_requests_max: Count = _setting(32, "requests in the continuous batch")

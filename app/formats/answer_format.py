@@ -46,6 +46,7 @@ class AnswerFormat:
     required    whether the answer must call
     parallel    whether it may call several times
     reply       the text before a reply
+    reply_end   the text behind a reply
     thinking    how the answer thinks, None if it does not
     reply_spec  the request's own constraint, which a reply satisfies; None for a reply in words
     stops       strings that no reply in words contains; an answer without calls may end with one
@@ -58,6 +59,7 @@ class AnswerFormat:
     required: bool = False
     parallel: bool = True
     reply: str = ""
+    reply_end: str = ""
     thinking: Thinking | None = None
     reply_spec: dict[str, Any] | None = None
     stops: tuple[str, ...] = ()
@@ -98,12 +100,14 @@ class AnswerFormat:
 
     def _reply(self, ends: bool = True) -> Part:
         """A reply. With `ends` nothing stands behind it, so it may end with a stop string."""
-        before = self.split(self.reply)
+        before, behind = self.split(self.reply), self.split(self.reply_end)
         if self.reply_spec is not None:
-            return _in_order([*before, self.reply_spec])
+            return _in_order([*before, self.reply_spec, *behind])
         excluded = [{"not": {"regex": f"{pattern}(?s:.*)"}} for pattern in self._beginnings_of_words()]
         excluded += [stop_constraint(self.stops, ends, "forbid")] if self.stops else []
-        return _in_order([*before, {"all": [_ANY_REPLY, *excluded]} if excluded else _ANY_REPLY])
+        # The end may be missing, so that an answer without the stop string at its end is one, too.
+        end: list[Part] = [{"optional": _in_order(behind)}] if behind else []
+        return _in_order([*before, {"all": [_ANY_REPLY, *excluded]} if excluded else _ANY_REPLY, *end])
 
     def _beginnings_of_words(self) -> Iterator[str]:
         """Patterns with which calls or thoughts begin, but no reply in words."""
@@ -168,7 +172,7 @@ class AnswerFormat:
         calls = self.calls
         if calls is not None and self.reply_spec is not None:
             calls = replace(calls, trigger="")  # nothing is called behind a reply
-        return AnswerReader(calls, tools, self.reply, self.thinking)
+        return AnswerReader(calls, tools, self.reply, self.thinking, reply_end=self.reply_end)
 
     def read(self, text: str, finished: bool) -> AnswerParts:
         """The parts of an answer, or of its beginning."""

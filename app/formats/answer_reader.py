@@ -6,7 +6,7 @@ import functools
 import hashlib
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -64,16 +64,19 @@ class ReadableTool:
 class AnswerReader:
     """Reads the answers to one request. It has no schemas, so it is small enough for a job.
 
-    calls     how calls are written; None if the answer calls nothing
-    tools     those that the answer may call
-    reply     the text before a reply
-    thinking  how the answer thinks, None if it does not
+    calls      how calls are written; None if the answer calls nothing
+    tools      those that the answer may call
+    reply      the text before a reply
+    thinking   how the answer thinks, None if it does not
+    reply_end  the text behind a reply
     """
 
     calls: CallFormat | None
     tools: tuple[ReadableTool, ...]
     reply: str
     thinking: Thinking | None
+    _: KW_ONLY
+    reply_end: str = ""
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> AnswerReader:
@@ -124,7 +127,9 @@ class AnswerReader:
             if parts is not None:
                 return parts
         if text.startswith(self.reply):
-            return AnswerParts(text[len(self.reply) :])
+            reply = text[len(self.reply) :]
+            ended = reply.removesuffix(self.reply_end) if finished else without_beginning(reply, self.reply_end)
+            return AnswerParts(ended)
         return AnswerParts() if not finished and self.reply.startswith(text) else AnswerParts(text)
 
     def _read_calls(self, calls: CallFormat, text: str, finished: bool) -> AnswerParts | None:

@@ -57,16 +57,19 @@ def _part_of_request(part: str) -> str:
 def remove_stop(text: str, stops: Sequence[str], reader: AnswerReader | None = None) -> str:
     """A finished text without the stop string at its end.
 
+    What stands behind the stop string, because it ends the reply, is removed, too.
+
     reader  finds the reply in the text, to which the stop strings belong; None: all of the text is the reply
     """
     if not stops:
         return text
-    reply = text
+    reply, end = text, ""
     if reader is not None:
-        parts = reader.read(text, finished=True)
+        parts, end = reader.read(text, finished=True), reader.reply_end
         reply = "" if parts.calls else parts.content
     # Of several matching stop strings the longest begins first in the text.
-    return text[: len(text) - max((len(stop) for stop in stops if reply.endswith(stop)), default=0)]
+    length = max((len(stop) for stop in stops if reply.endswith(stop)), default=0)
+    return text.removesuffix(end)[:-length] if length else text
 
 
 def remove_partial_stop(text: str, stops: Sequence[str]) -> str:

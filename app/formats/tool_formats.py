@@ -89,10 +89,11 @@ class CallFormat:
 class ChatFormat:
     """The format of a model family.
 
-    found    texts that all occur in its chat templates
-    calls    how calls are written
-    reply    the text before a reply
-    example  an answer with the calls refund(amount=5, note="late") and notify(), or with the first one alone
+    found      texts that all occur in its chat templates
+    calls      how calls are written
+    reply      the text before a reply
+    reply_end  the text behind a reply
+    example    an answer with the calls refund(amount=5, note="late") and notify(), or with the first one alone
     """
 
     name: str
@@ -101,6 +102,7 @@ class ChatFormat:
     example: str
     _: KW_ONLY
     reply: str = ""
+    reply_end: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,6 +242,17 @@ CHAT_FORMATS = (
         "<|tool_calls_section_end|>",
     ),
     ChatFormat(
+        "command", ("<|START_ACTION|>", "<|START_RESPONSE|>"),
+        CallFormat(
+            '{"tool_call_id": "{index}", "tool_name": "{name}", "parameters": ', "}",
+            begin="<|START_ACTION|>[\n    ", separator=",\n    ", end="\n]<|END_ACTION|>",
+        ),
+        '<|START_ACTION|>[\n    {"tool_call_id": "0", "tool_name": "refund", '
+        '"parameters": {"amount": 5, "note": "late"}},\n'
+        '    {"tool_call_id": "1", "tool_name": "notify", "parameters": {}}\n]<|END_ACTION|>',
+        reply="<|START_RESPONSE|>", reply_end="<|END_RESPONSE|>",
+    ),
+    ChatFormat(
         "lfm2", ("<|im_start|>", "List of tools: "),
         CallFormat(
             "{name}(", ")", begin="<|tool_call_start|>[", separator=", ", end="]<|tool_call_end|>", trigger=_LFM,
@@ -268,6 +281,7 @@ THINK_FORMATS = (
         "<|channel|>analysis<|message|>", "<|end|><|start|>assistant", "<|end|>", ("<|channel|>analysis", "<|call|>")
     ),
     ThinkFormat("<|channel>thought\n", "<channel|>", "<channel|>", ("<|channel>thought",)),
+    ThinkFormat("<|START_THINKING|>", "<|END_THINKING|>", "<|END_THINKING|>", ("<|START_THINKING|>",)),
     ThinkFormat("[THINK]", "[/THINK]", "[/THINK]", ("[THINK]",)),
     ThinkFormat("<seed:think>", "</seed:think>\n", "</seed:think>", ("<seed:think>",)),
     ThinkFormat("\n<think>", "</think>\n", "</think>", ("<think>", "<arg_key>")),

@@ -120,7 +120,8 @@ def _answer(
     """`cut`: the answer has as many tokens as the budget. `prompt`: the tokens of the echoed prompt."""
     reader = None if translated.answer is None else translated.answer.reader
     kept = remove_stop(choice.text, translated.stops, reader)
-    stop, text = choice.text[len(kept) :], kept.removesuffix(translated.suffix)
+    stop = choice.text[len(kept) :].removesuffix("" if reader is None else reader.reply_end)
+    text = kept.removesuffix(translated.suffix)
     cut = cut and translated.unconstrained and text == choice.text
     space = _space(choice, files) if translated.prefix else ""
     tokens = (*prompt, *_tokens(choice, space + text, files, space)) if choice.trace is not None else None

@@ -18,7 +18,8 @@ from app.openai.requests import MessageBody
 _NO_TEMPLATE = "the model has no chat template: send a prompt to /v1/completions"
 _REJECTED = "the model's chat template rejects these messages"
 _RESERVED = ("messages", "add_generation_prompt")  # variables that a request must not replace
-_THOUGHTS = ("reasoning_content", "thinking", "reasoning")  # of the fields that a template reads, the first is written
+# Of the fields that a template reads, the first is written.
+_THOUGHTS = ("reasoning_content", "thinking", "reasoning", "tool_plan")
 _UNUSED = {"tools": None, "documents": None}  # some templates test these for none, not for being defined
 
 

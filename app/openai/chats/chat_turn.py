@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from app.errors import InvalidRequest
 from app.formats import AUTO, AnswerFormat, ChatFormat, MarkerSplitter, Thinking, chat_format, think_format
@@ -46,6 +46,8 @@ def chat_turn(
     if policy is not None:
         tools = under_policy(tools, policy)
     thinking = thinking_of(request, thinks, prompt.text)
+    if family.reply and prompt.text.endswith(family.reply):
+        family, thinking = replace(family, reply=""), None
     answer = answer_format(files, family, tools, None if request.add_generation_prompt is False else thinking)
     return ChatTurn(prompt, answer)
 
@@ -61,14 +63,14 @@ def answer_format(
     """The format of an answer that may think and call. None if it is a text."""
     if tools is not None and not tools.callable:
         tools = None  # a policy allows a reply alone
-    if tools is None and thinking is None and not family.reply:
+    if tools is None and thinking is None and not family.reply and not family.reply_end:
         return None
     split = MarkerSplitter(files)
     if tools is None:
-        return AnswerFormat(split, reply=family.reply, thinking=thinking)
+        return AnswerFormat(split, reply=family.reply, reply_end=family.reply_end, thinking=thinking)
     return AnswerFormat(
         split, calls=family.calls, tools=callable_tools(tools, family.calls, split), required=tools.required,
-        parallel=tools.parallel, reply=family.reply, thinking=thinking,
+        parallel=tools.parallel, reply=family.reply, reply_end=family.reply_end, thinking=thinking,
     )
 
 

@@ -47,7 +47,7 @@ TOOLS = {f"{verb}_the_{number:03}_accounts_of_customers": parameters(number)
 
 
 @pytest.mark.sample(2)
-@pytest.mark.parametrize("family", ["plain", "hermes", "qwen-coder", "mistral-args"])
+@pytest.mark.parametrize("family", ["plain", "hermes", "gemma4", "qwen-coder", "mistral-args"])
 def test_five_hundred_tools_compile_and_are_called(family: str) -> None:
     bodies = tuple(
         ToolBody.model_validate({"type": "function", "function": {"name": name, "parameters": schema}})

@@ -10,7 +10,7 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
-from app.formats import CallFormat
+from app.formats import CallFormat, ChatFormat
 from app.models import ModelFiles, open_model_files
 from compiler.vocab import Vocabulary
 from tests.servers.small_model import small_model
@@ -41,14 +41,19 @@ def small_family(name: str, template: str | None = None) -> ModelFiles:
     return ModelFiles(Path(), Vocabulary(tokens, (256,), names), None, None, template or family["text"], ends)
 
 
+def reply_of(family: ChatFormat, text: str) -> str:
+    """A reply with the texts around it."""
+    return family.reply + text + family.reply_end
+
+
 def call_begin(calls: CallFormat, name: str) -> str:
     """The text before the arguments of a first call."""
-    return calls.begin + calls.head.replace("{name}", name).replace("{index}", "0")
+    return calls.begin + calls.head.replace("{name}", name).replace("{index}", "0") + calls.opening
 
 
 def without_ids(text: str) -> str:
     """A prompt without Mistral's ids, which answers do not have. Numbers of calls become 0."""
-    text = re.sub(r"(functions\.\w+:)\d+", r"\g<1>0", text)
+    text = re.sub(r'(functions\.\w+:|"tool_call_id": ")\d+', r"\g<1>0", text)
     return re.sub(r', "id": "\w{9}"|\[CALL_ID\]\w{9}|\w{9}\[TOOL_CONTENT\]', "", text)
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from app.formats import remove_partial_stop, remove_stop
+from app.formats import chat_format, remove_partial_stop, remove_stop
 from app.openai.requests import ChatRequest, CompletionRequest
 from app.openai.translate import translate_chat, translate_completion
 from compiler.pipeline import compile_spec, compile_text
@@ -19,7 +19,7 @@ from compiler.vocab import byte_vocabulary
 from decoding.prepared_constraint import PreparedConstraint
 from decoding.sampling import Sampling, SamplingOptions
 from decoding.search import drive
-from tests.app.openai.chat_models import small_family
+from tests.app.openai.chat_models import call_begin, reply_of, small_family
 from tests.fake_models import PrefixModel
 
 VOCABULARY = byte_vocabulary()
@@ -99,7 +99,7 @@ def test_a_possible_stop_string_is_held_back() -> None:
             assert remove_partial_stop(text, stops) == text
 
 
-@pytest.mark.parametrize("name", ["hermes", "mistral-v7", "deepseek-v3.1"])
+@pytest.mark.parametrize("name", ["hermes", "mistral-v7", "deepseek-v3.1", "command"])
 def test_a_stop_string_ends_an_answer_and_never_precedes_calls(name: str) -> None:
     files = small_family(name)
     request = ChatRequest.model_validate({
@@ -111,10 +111,13 @@ def test_a_stop_string_ends_an_answer_and_never_precedes_calls(name: str) -> Non
     text = compile_text(translation.params.spec)
     form = translation.answer.calls
     assert form is not None
-    call = form.begin + form.head.replace("{name}", "refund") + "{}" + form.tail + form.end
+    call, family = call_begin(form, "refund") + "{}" + form.tail + form.end, chat_format(files.chat_template)
     for reply, is_reply, may_call in (("hi", True, True), ("hi END", True, False), ("hi END.", False, False)):
-        assert check_text(text, reply).satisfied == is_reply
-        assert check_text(text, reply + call).satisfied == may_call
-    reader = translation.answer.reader
-    assert remove_stop("hi END", translation.stops, reader) == "hi "
-    assert remove_stop("hi" + call, translation.stops, reader) == "hi" + call
+        assert check_text(text, reply_of(family, reply)).satisfied == is_reply
+        assert check_text(text, reply + call).satisfied == (may_call and not family.reply)
+    reader, stops = translation.answer.reader, translation.stops
+    kept = remove_stop(reply_of(family, "hi END"), stops, reader)
+    assert kept == remove_stop(family.reply + "hi END", stops, reader) == family.reply + "hi "
+    assert check_text(text, kept).satisfied
+    before = "" if family.reply else "hi"
+    assert remove_stop(before + call, stops, reader) == before + call

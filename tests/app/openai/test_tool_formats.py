@@ -34,7 +34,7 @@ from compiler.pipeline import compile_spec, compile_text
 from compiler.products import LazyProduct
 from compiler.spec import spec_from_json
 from compiler.text import check_text
-from tests.app.openai.chat_models import MARKERS, TEMPLATES, call_begin, small_family, without_ids
+from tests.app.openai.chat_models import MARKERS, TEMPLATES, call_begin, reply_of, small_family, without_ids
 from tests.fake_models import HashModel
 from tests.long.fuzz_paths import PATHS, Case
 
@@ -150,8 +150,8 @@ def test_a_format_is_found_and_its_example_read(files: ModelFiles) -> None:
     assert read_in_pieces(answer, family.example) == AnswerParts(calls=calls)
     constraint = compile_spec(spec_from_json(answer.constraint), files.vocabulary)
     assert check_text(constraint.text, family.example).satisfied
-    assert check_text(constraint.text, family.reply + "Done.").satisfied
-    assert read_in_pieces(answer, family.reply + "Done.") == AnswerParts("Done.")
+    assert check_text(constraint.text, reply_of(family, "Done.")).satisfied
+    assert read_in_pieces(answer, reply_of(family, "Done.")) == AnswerParts("Done.")
 
 
 def test_templates_write_calls_as_answers_do(files: ModelFiles) -> None:
@@ -232,7 +232,7 @@ def test_thoughts_end_within_their_budget(thinking_files: ModelFiles) -> None:
             assert form.mark not in parts.reasoning and (budget != 0 or not parts.reasoning)
             assert parts.calls or set(json.loads(parts.content)) == {"a"}
             check_calls(parts.calls)
-        text = ("" if opened else form.begin) + "hm" + form.end + family.reply + "x"
+        text = ("" if opened else form.begin) + "hm" + form.end + reply_of(family, "x")
         assert read_in_pieces(answer, text) == AnswerParts("x", reasoning="hm")
 
 
@@ -241,7 +241,7 @@ def test_replies_and_calls_are_distinguished(small_files: ModelFiles) -> None:
     for text in answers_of(small_files, answer):
         parts = read_in_pieces(answer, text)
         check_calls(parts.calls)
-        assert parts.calls or text == family.reply + parts.content
+        assert parts.calls or text in (family.reply + parts.content, reply_of(family, parts.content))
         assert not family.calls.trigger or family.calls.trigger not in parts.content
 
 
@@ -262,9 +262,9 @@ def test_no_constrained_reply_begins_as_a_call(small_files: ModelFiles, own: dic
     of_calls = (call, call + "}", call + "1}}", call + '{"a": 1}}', call[:-1], call[:-1] + "}")
     for written in (*of_calls, '{"a": 1}', "[", "<"):
         is_reply = check_text(replies, written).satisfied and not (not family.reply and written.startswith(call))
-        assert check_text(text, family.reply + written).satisfied == is_reply, written
+        assert check_text(text, reply_of(family, written)).satisfied == is_reply, written
         if is_reply:
-            assert read_in_pieces(answer, family.reply + written) == AnswerParts(written)
+            assert read_in_pieces(answer, reply_of(family, written)) == AnswerParts(written)
 
 
 @pytest.mark.parametrize("own", [ANY_TEXT, ANY_OBJECT, BRACKETS], ids=["text", "object", "brackets"])
@@ -292,7 +292,7 @@ def test_no_constrained_reply_begins_as_a_thought(thinking_files: ModelFiles, op
         for body in ("", "x", call, call + "1}", *marks):
             is_call = not family.reply and body.startswith(call)
             is_thought = not family.reply and not before and body.startswith(form.begin)
-            written = before + family.reply + body
+            written = before + reply_of(family, body)
             assert check_text(text, written).satisfied is not (is_call or is_thought), (before, body)
             if not (is_call or is_thought):
                 parts = read_in_pieces(answer, written)
