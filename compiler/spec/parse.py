@@ -196,11 +196,10 @@ def _json_schema(fields: Mapping[str, object], _: int) -> Spec:
     text, table = _schema_text(schema, "json_schema"), _schema_text(schemas, "schemas")
     strict = typed(fields.get("strict", False), bool, "strict", "a boolean")
     approximate = tuple(dict.fromkeys(strings(fields.get("approximate", []), "approximate")))
-    leading = _leading_space(fields)
+    closed = typed(fields.get("closed_objects", False), bool, "closed_objects", "a boolean")
     return JsonSchemaSpec(
-        text, cast(WhiteSpace, whitespace), depth, leading, schemas=table, strict=strict, approximate=approximate,
-        property_order=cast(PropertyOrder, order),
-        closed_objects=typed(fields.get("closed_objects", False), bool, "closed_objects", "a boolean"),
+        text, cast(WhiteSpace, whitespace), depth, _leading_space(fields), schemas=table, strict=strict,
+        approximate=approximate, property_order=cast(PropertyOrder, order), closed_objects=closed,
     )
 
 

@@ -95,9 +95,9 @@ def test_a_field_path_is_cut_at_unsafe_names(path: str, safe_path: str) -> None:
 def test_a_place_in_a_constraint_has_its_whole_path(name: str, shown: str) -> None:
     error = SpecSyntaxError(f"propositions.{name} must be a list", field=f"propositions.{name}")
     body = json.loads(problem(error, "").body)
-    told = f"propositions.{name} must be a list"
+    message = f"propositions.{name} must be a list"
     assert body["field"] == f"propositions.{shown}"
-    assert body["detail"] == (told if name == shown else f"the constraint is at fault in propositions.{shown}")
+    assert body["detail"] == (message if name == shown else f"the constraint is at fault in propositions.{shown}")
 
 
 def test_errors_are_logged_without_messages_of_their_causes() -> None:

@@ -54,7 +54,7 @@ CASES: dict[str, tuple[Any, Any]] = {
     "alternatives beside properties": (
         thing("c", anyOf=[thing("a"), thing("b")]), {"anyOf": [shut("a", "c"), shut("b", "c")]}
     ),
-    "told apart by a string": (
+    "distinct by a string": (
         {"oneOf": [tagged("x", "a"), tagged("y", "b")]}, {"oneOf": [tagged("x", "a"), tagged("y", "b")], **shut()}
     ),
     "overlapping alternatives": (
