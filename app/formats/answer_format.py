@@ -78,7 +78,7 @@ class AnswerFormat:
         return () if self.reply_spec is None else tuple(paths_of(self.reply_spec, self.constraint))
 
     def tool_of(self, field: str) -> tuple[CallableTool, str] | None:
-        """The tool whose parameters have a field of the constraint, and the place."""
+        """The tool in whose parameters a field stands, and the place."""
         for tool in self.tools:
             for inner, schema in tool.arguments.schemas():
                 for path in paths_of(schema, self.constraint) if isinstance(schema, dict) else ():
