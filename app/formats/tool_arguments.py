@@ -48,9 +48,10 @@ NO_ARGUMENTS: dict[str, Any] = {"type": "object", "properties": {}, "additionalP
 
 
 def schema_options(closed_objects: bool) -> dict[str, Any]:
-    """The options of schemas in tools and in `response_format`, whose values go to a program.
+    """The options of schemas in tools and in `response_format`.
 
-    A program expects the properties that the schema declares, and makes a set of items that may be equal.
+    Their values go to a program. It expects the properties that the schema declares, and makes a set of items that may
+    be equal.
     """
     return {"closed_objects": closed_objects, "approximate": ["uniqueItems"]}
 

@@ -110,9 +110,11 @@ def documented(document: dict[str, Any], path: str, media_type: str, method: str
 def sent(agent_client: TestClient) -> list[tuple[str, list[dict[str, Any]]]]:
     """The path and the events of each request's stream."""
     streams = []
-    for path, body in REQUESTS:
-        usage = {"stream_options": {"include_usage": True}} if path.endswith("completions") else {}
-        streams.append((path, list(frames(agent_client.post(path, json={**body, "stream": True, **usage}).text))))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("app.service.service.FIRST_STEP_S_MAX", 0)  # so that refusals are events, too
+        for path, body in REQUESTS:
+            usage = {"stream_options": {"include_usage": True}} if path.endswith("completions") else {}
+            streams.append((path, list(frames(agent_client.post(path, json={**body, "stream": True, **usage}).text))))
     return streams
 
 
