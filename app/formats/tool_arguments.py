@@ -73,7 +73,7 @@ class Arguments(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class WholeArguments:
-    """Arguments as one object, or the text of a custom tool, which has no schema."""
+    """Arguments as one object, or the text of a custom tool."""
 
     parts: list[Part]
     reader: ArgumentsReader
