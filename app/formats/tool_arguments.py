@@ -68,7 +68,7 @@ class Arguments(Protocol):
         """Reads them."""
 
     def schemas(self) -> Sequence[tuple[str, object]]:
-        """The schemas in the parts, and the paths in the parameters where they stand."""
+        """The schemas in the parts, with their paths in the parameters."""
 
 
 @dataclass(frozen=True, slots=True)
