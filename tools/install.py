@@ -138,9 +138,10 @@ def packages(files: tuple[str, ...]) -> str:
 
 
 def install_locked(environment: Environment, files: tuple[str, ...]) -> None:
-    """Installs the packages of locks/ by uv, which takes a seventh of pip's processor time, or by pip.
+    """Installs the packages of locks/ by uv, or by pip.
 
-    uv does not read pip's configuration, so an index that only pip knows is reached by pip alone.
+    uv takes a seventh of pip's processor time. It does not read pip's configuration, so an index that only pip knows is
+    reached by pip alone.
     """
     locked = ("--no-deps", "--require-hashes", *(f"--requirement={LOCKS / name}.txt" for name in files))
     uv = environment.uv()

@@ -56,7 +56,7 @@ def grammar_warnings(warnings: Iterable[GrammarWarning]) -> tuple[WarningBody, .
 
 
 def approximation_warnings(pointers: Iterable[str]) -> tuple[WarningBody, ...]:
-    """The warnings about schemas that generation reads more widely than they say, by the pointers of keywords."""
+    """The warnings about keywords that generation does not keep, by their pointers."""
     return tuple(WarningBody(f"{each}: {_WIDER[each.rpartition('/')[2]]}") for each in pointers)
 
 

@@ -100,7 +100,7 @@ class ParsedConstraint:
         return f"{self.path}{dot}{subpath}" if head == self.form else self.path
 
     def blame(self, field: str) -> str:
-        """The beginning of a message on a field of the constraint: the tool at fault, and the place in its schema."""
+        """The tool at fault and the place, to begin a message."""
         found = None if self.answer is None else self.answer.tool_of(field)
         if found is None:
             return ""

@@ -329,7 +329,7 @@ class EventSubscription:
     job: SubmittedJob
 
     async def wait_until_begun(self) -> None:
-        """Wait until the constraint is compiled, then at most a second for the first step.
+        """Wait for the compilation, then shortly for the first step.
 
         So a job that its worker refuses at once is answered by a status of its own, in a stream too. Raises what
         `answer` raises.

@@ -1,4 +1,4 @@
-"""Closes the objects of a schema, so that no undeclared properties are written.
+"""Closes objects of a schema, so that no undeclared properties are written.
 
 An object that declares properties and says nothing of others then has no others, as if the schema of each value said
 `unevaluatedProperties: false`. Under `anyOf` and its kin the value decides which schemas declare its properties, so
@@ -72,7 +72,7 @@ class _Closer:
         return self._values[number]
 
     def _closed(self, option: _Option) -> _Option | None:
-        """An option without undeclared properties, if it declares some and says nothing of others.
+        """An option without undeclared properties, where it declares some alone.
 
         None where no object is left then.
         """
@@ -86,7 +86,7 @@ class _Closer:
         return (*option, *closing)
 
     def _options(self, number: int) -> list[_Option]:
-        """The combinations of nodes that values of a node fit, with all that declare their properties."""
+        """The combinations of nodes that may declare the properties of a value."""
         if number in self._expanded:
             return [()]
         node = self.nodes[number]
@@ -119,7 +119,7 @@ class _Closer:
                 yield tuple(chain(*parts))
 
     def _decides(self, clause: Alternatives | Condition) -> bool:
-        """Whether a clause decides which properties of a value are declared, beyond those that are in any case."""
+        """Whether a clause may declare further properties of a value."""
         joined = self._below(clause)
         facts = [node.objects for node in joined if node.objects is not None and node.constant is None]
         speaks = any((_declares(fact) and not fact.properties) or fact.additional is not None for fact in facts)
@@ -190,7 +190,7 @@ class _Closer:
         return replace(facts, prefix=tuple(map(self.value, facts.prefix)), items=items)
 
     def _are_distinct(self, choice: Alternatives) -> bool:
-        """Whether no value fits two options, by types or by the strings that a required property may have."""
+        """Whether types or strings of required properties keep all options apart."""
         return all(_differ(*pair) for pair in combinations(map(self._marks, choice.nodes), 2))
 
     def _marks(self, number: int) -> _Marks:
@@ -215,7 +215,7 @@ class _Closer:
 
 @dataclass(frozen=True, slots=True)
 class _Marks:
-    """What tells the values of a node apart: their types, None for all, and the strings of required properties."""
+    """The types of values, None for all, and strings of required properties."""
 
     types: set[str] | None
     tags: dict[str, set[str]]

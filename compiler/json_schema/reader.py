@@ -302,7 +302,7 @@ def _items(views: list[Schema], unevaluated: int, add: Callable[[Schema], int]) 
 
 
 def unevaluated_properties(views: list[Schema], unevaluated: int, add: Callable[[Schema], int]) -> list[int]:
-    """A node that applies the node `unevaluated` to all properties that nodes do not evaluate.
+    """A node for the properties that other nodes do not evaluate.
 
     The list is empty where they evaluate all.
     """

@@ -154,7 +154,7 @@ class _Translation(NamedTuple):
 def _closed_first(
     read: Callable[..., _Schema], translate: Callable[[_Schema], _Translation], closed: bool
 ) -> _Translation:
-    """The texts with closed objects; where there are none, those with open ones."""
+    """The texts with closed objects, else those with open ones."""
     schema = read(closed=closed)
     made, left_open = translate(schema), schema.left_open
     if closed and made.texts is _NOTHING:

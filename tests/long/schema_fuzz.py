@@ -97,7 +97,7 @@ def conditional(draw: random.Random) -> tuple[Any, Any]:
 
 
 def around(draw: random.Random, schema: Any, value: Any) -> tuple[Any, Any]:
-    """A schema and a value of it, mostly as a property or an item."""
+    """A schema and a value, mostly as a property or an item."""
     kind = draw.randrange(3)
     if kind == 0:
         return {"type": "object", "properties": {"p": schema, "q": {"type": "null"}}, "required": ["p"]}, {"p": value}

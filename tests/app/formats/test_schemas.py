@@ -1,4 +1,4 @@
-"""Schemas of tools and of `response_format`: closed objects, sets of strings, and errors that name the place."""
+"""Schemas of tools and of `response_format`, and errors that name the place."""
 
 from __future__ import annotations
 
