@@ -16,7 +16,7 @@ from compiler.codec import decode
 from compiler.errors import ArtefactInvalid, OtherVocabulary
 from compiler.limits import DEFAULT_LIMITS, Limits
 from compiler.products import LazyProduct
-from compiler.text import AnyText, PartText, ProductText, PushdownText, parts_of_text
+from compiler.text import AnyText, DistinctText, PartText, ProductText, PushdownText, parts_of_text
 
 ENTRY_BYTES = 2**14  # what an automaton takes beside its tables
 K = TypeVar("K")
@@ -146,13 +146,15 @@ def _capture_bytes(constraint: CompiledConstraint) -> int:
     return sum(reader.nbytes for reader in constraint.captures)
 
 
-def _text_bytes(text: AnyText) -> int:
+def _text_bytes(text: AnyText | PartText) -> int:
     over_bytes = text.existing_byte_automaton
     size = ENTRY_BYTES + (over_bytes.table_bytes if over_bytes else 0)
     if isinstance(text, ProductText):
         return size + sum(map(_text_bytes, text.parts))
     if isinstance(text, PushdownText):
         return size + array_bytes(text.machine)
+    if isinstance(text, DistinctText):
+        return size + array_bytes(text.transducer)
     return size + sum(map(array_bytes, (text, text.transducer, text.letters, text.display_dfa)))
 
 
@@ -196,4 +198,6 @@ def _text_size(text: PartText) -> tuple[int, int]:
     if isinstance(text, PushdownText):
         states, symbols = text.machine.action.shape
         return states, symbols
+    if isinstance(text, DistinctText):
+        return text.transducer.states, 1 + text.letters
     return text.display_dfa.states, text.display_dfa.symbols

@@ -22,8 +22,8 @@ class CompiledConstraint:
                      the states are without end
     vocabulary       fingerprint of the vocabulary
     not_enforced     JSON pointers of schema keywords that have no effect
-    approximate      JSON pointers of schema keywords that have none because the caller allows it
-    warnings         what is probably a mistake in a grammar
+    approximate      JSON pointers of schema keywords that have another one: the caller allows it, or `warnings` say it
+    warnings         what is probably a mistake in a grammar, and what of a schema is never written
     captures         what finds the captures of each sequence that has some
     """
 

@@ -24,14 +24,14 @@ from compiler.errors import ArtefactInvalid, CompileError, LimitExceeded, OtherV
 from compiler.exact_json import dump_json, load_json
 from compiler.grammars import GrammarWarning
 from compiler.lifting import UNREACHABLE, TokenAutomaton
-from compiler.products import LazyProduct, PartStart, ProductStart, to_json
+from compiler.products import DistinctAutomaton, LazyProduct, Part, PartStart, ProductStart, to_json
 from compiler.products import from_json as formula_from_json
 from compiler.pushdown import PushdownAutomaton, counting_states, from_arrays, machine_from_arrays
 from compiler.spec import SequenceSpec, captures_of, spec_from_json, spec_to_json
 from compiler.text import (
     AnyText,
-    AnyTokens,
     CaptureReader,
+    DistinctText,
     LabelAutomaton,
     PartText,
     PerCharacterAutomaton,
@@ -42,9 +42,9 @@ from compiler.text import (
     WordTraceAutomaton,
 )
 
-MAGIC = b"ABSDFA06"  # an explicit automaton
+MAGIC = b"ABSDFA07"  # an explicit automaton
 PUSHDOWN_MAGIC = b"ABSPDA04"
-PRODUCT_MAGIC = b"ABSLZY03"
+PRODUCT_MAGIC = b"ABSLZY04"
 BLOB_BYTES_MAX = 64 * 2**20
 RAW_BYTES_MAX = 256 * 2**20
 _HEADER = struct.Struct("<8sII32s")
@@ -59,6 +59,7 @@ _TOKENS = (
     "edge_target", "edge_function", "function", "distance",
 )  # fmt: skip
 
+_DISTINCT = ("prices", "least", "reachable", "following", "height", "through")
 
 _Stored: TypeAlias = tuple[dict[str, np.ndarray], dict[str, Any]]
 
@@ -130,9 +131,8 @@ def _automaton_parts(compiled: CompiledConstraint) -> tuple[bytes, dict[str, np.
     arrays, document = _token_parts(compiled.tokens)
     document = {**_common(compiled), **_joined(text_document, document)}
     if isinstance(compiled.text, TextAutomaton):
-        return magic, {**text_arrays, **arrays}, {**document, "state_distances": compiled.state_distances}
-    warnings = [astuple(warning) for warning in compiled.warnings]
-    return magic, {**text_arrays, **arrays}, {**document, "warnings": warnings}
+        document["state_distances"] = compiled.state_distances
+    return magic, {**text_arrays, **arrays}, document
 
 
 def _magic_of(text: AnyText) -> bytes:
@@ -146,33 +146,37 @@ def _text_parts(text: PartText) -> _Stored:
     if isinstance(text, PushdownText):
         machine = {f"machine.{name}": array for name, array in text.machine.arrays().items()}
         return machine, {"machine": text.machine.numbers(), "text_start": text.text_start}
-    arrays = {
+    transducer = {
         **_arrays("transducer", text.transducer, _TRANSDUCER),
         # Without letters each output is the empty one, number 0.
         **(_arrays("transducer", text.transducer, ("output",)) if len(text.transducer.outputs) > 1 else {}),
+    }
+    common = {"outputs": text.transducer.outputs, "boundary_states": text.transducer.boundary_states}
+    starts = {"transducer": text.transducer.start, "text": text.text_start}
+    if isinstance(text, DistinctText):
+        return transducer, {**common, "starts": starts, "distinct": text.letters}
+    arrays = {
+        **transducer,
         **_arrays("letters", text.letters, _DFA),
         **(_arrays("dfa", text.whole_dfa, _DFA) if isinstance(text, WholeTextAutomaton) else {}),
         "dfa_state": text.whole_state if isinstance(text, WholeTextAutomaton) else np.zeros(0, dtype=np.int32),
     }
     return arrays, {
+        **common,
         "kind": text.kind,
-        "outputs": text.transducer.outputs,
-        "boundary_states": text.transducer.boundary_states,
-        "starts": {
-            "transducer": text.transducer.start,
-            "text": text.text_start,
-            "letters": text.letters.start,
-            "dfa": text.display_dfa.start,
-        },
+        "starts": {**starts, "letters": text.letters.start, "dfa": text.display_dfa.start},
         "symbol_names": text.symbol_names,
         "letter_names": text.letter_names,
     }
 
 
-def _token_parts(tokens: TokenAutomaton | PushdownAutomaton) -> _Stored:
+def _token_parts(tokens: Part) -> _Stored:
     """The arrays and the document of an automaton over tokens."""
     if isinstance(tokens, PushdownAutomaton):
         return {f"tokens.{name}": array for name, array in tokens.arrays().items()}, {"tokens": tokens.numbers()}
+    if isinstance(tokens, DistinctAutomaton):
+        arrays, document = _token_parts(tokens.tokens)
+        return {**arrays, **_arrays("distinct", tokens, _DISTINCT)}, document
     return _arrays("tokens", tokens, _TOKENS), {"starts": {"tokens": tokens.start}, "eos_ids": tokens.eos_ids}
 
 
@@ -199,7 +203,6 @@ def _product_parts(
         "text_parts": len(text.parts),
         "formulas": [to_json(text.formula), to_json(compiled.tokens.formula)],
         "start": {"parts": start.parts, "at_least": start.at_least, "witness": start.witness},
-        "warnings": [astuple(warning) for warning in compiled.warnings],
     }
 
 
@@ -209,6 +212,7 @@ def _common(compiled: CompiledConstraint) -> dict[str, object]:
         "vocabulary": compiled.vocabulary,
         "not_enforced": compiled.not_enforced,
         "approximate": compiled.approximate,
+        "warnings": [astuple(warning) for warning in compiled.warnings],
         "strips_space": compiled.text.strips_space,
     }
 
@@ -248,9 +252,13 @@ def _fits(compiled: CompiledConstraint) -> bool:
     return _part_fits(text, tokens)
 
 
-def _part_fits(text: PartText, tokens: AnyTokens) -> bool:
+def _part_fits(text: PartText, tokens: Part | LazyProduct) -> bool:
     if isinstance(text, TextAutomaton):
         return isinstance(tokens, TokenAutomaton)
+    if isinstance(text, DistinctText):
+        # Behind the end of a text there is one state more.
+        sizes = text.letters, text.transducer.states + 1
+        return isinstance(tokens, DistinctAutomaton) and sizes == (tokens.letters, tokens.states)
     if not isinstance(tokens, PushdownAutomaton):
         return False
     machine, tables = text.machine, tokens.tables
@@ -283,9 +291,12 @@ def _open(data: bytes, secret: bytes) -> tuple[bytes, bytes]:
 
 
 def _rebuild(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> CompiledConstraint:
+    text, tokens = _rebuild_text(arrays, document), _rebuild_tokens(arrays, document)
+    if isinstance(text, DistinctText) or isinstance(tokens, DistinctAutomaton):
+        raise ValueError("distinct letters are those of a part")
     return CompiledConstraint(
-        text=_rebuild_text(arrays, document), tokens=_rebuild_tokens(arrays, document),
-        state_distances=tuple(document.get("state_distances", ())), **_rebuild_common(arrays, document),
+        text=text, tokens=tokens, state_distances=tuple(document.get("state_distances", ())),
+        **_rebuild_common(arrays, document),
     )  # fmt: skip
 
 
@@ -297,7 +308,7 @@ def _rebuild_common(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> 
         "vocabulary": document["vocabulary"],
         "not_enforced": tuple(document["not_enforced"]),
         "approximate": tuple(document["approximate"]),
-        "warnings": tuple(GrammarWarning(*warning) for warning in document.get("warnings", ())),
+        "warnings": tuple(GrammarWarning(*warning) for warning in document["warnings"]),
     }
 
 
@@ -339,6 +350,10 @@ def _rebuild_text(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Pa
         outputs=tuple(tuple(string) for string in document["outputs"]),
         start=starts["transducer"],
     )
+    if "distinct" in document:
+        return DistinctText(
+            transducer=transducer, letters=document["distinct"], text_start=starts["text"], strips_space=strips_space
+        )
     common: dict[str, Any] = {
         "transducer": transducer,
         "letters": Dfa(**take("letters", _DFA), start=starts["letters"]),
@@ -354,11 +369,13 @@ def _rebuild_text(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Pa
     return _LETTER_AUTOMATA[document["kind"]](**common)
 
 
-def _rebuild_tokens(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> TokenAutomaton | PushdownAutomaton:
+def _rebuild_tokens(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> Part:
     if "tokens" in document:
         return from_arrays(_taken(arrays, "tokens"), document["tokens"])
     values: dict[str, Any] = {name: arrays[f"tokens.{name}"] for name in _TOKENS}
-    return TokenAutomaton(**values, start=document["starts"]["tokens"], eos_ids=tuple(document["eos_ids"]))
+    tokens = TokenAutomaton(**values, start=document["starts"]["tokens"], eos_ids=tuple(document["eos_ids"]))
+    distinct = _taken(arrays, "distinct")
+    return DistinctAutomaton(tokens=tokens, **distinct) if distinct else tokens
 
 
 def _rebuild_product(arrays: dict[str, np.ndarray], document: dict[str, Any]) -> CompiledConstraint:

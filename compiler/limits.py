@@ -65,6 +65,7 @@ class Limits:
 
 
 DEFAULT_LIMITS = Limits()
+LISTED_ITEMS = "unique_items_states"  # names the bound of arrays whose items come in the order of a list
 SIZE_LIMITS = ("dfa_states_max", "table_bytes_max", "exit_distances_max")  # which another construction may keep to
 
 

@@ -26,8 +26,8 @@ from compiler.forms import (
 )
 from compiler.lifting import UNREACHABLE, TokenAutomaton, lift
 from compiler.limits import DEFAULT_LIMITS, SIZE_LIMITS, Limits, ResourceGuard
-from compiler.products import LazyProduct, lazy_product
-from compiler.pushdown import PushdownAutomaton, lift_to_tokens
+from compiler.products import DistinctAutomaton, LazyProduct, Part, lazy_product
+from compiler.pushdown import lift_to_tokens
 from compiler.spec import (
     GrammarSpec,
     LabelsSpec,
@@ -43,23 +43,28 @@ from compiler.text import (
     AnyTokens,
     CharLeaf,
     ConstraintTree,
+    DistinctLeaf,
+    DistinctText,
     Parts,
     PartText,
     ProductText,
-    PushdownLeaf,
     PushdownText,
     TextAutomaton,
     label_automata,
     leaves_of_type,
     may_split,
+    to_part_text,
     to_text,
+    warnings_of,
     with_bounded_nesting,
+    with_lists,
     without_bounded_leaves,
 )
 from compiler.vocab import Vocabulary
 
 _Made = TypeVar("_Made")
-_PartTokens: TypeAlias = tuple[PartText, TokenAutomaton | PushdownAutomaton, tuple[int | None, ...]]
+_PartTokens: TypeAlias = tuple[PartText, Part, tuple[int | None, ...]]
+_Tokens: TypeAlias = tuple[AnyText, AnyTokens, tuple[int | None, ...]]
 _NO_TEXT = "no text satisfies the constraint"
 
 
@@ -83,11 +88,11 @@ def compile_text(
     guard, left_out = ResourceGuard(limits, cancelled), list[LimitExceeded]()
     try:
         read = _read(spec, guard)
-        tree = constraint_tree(read, engines, guard)
+        tree = constraint_tree(read, engines, guard, letters=True)
         if isinstance(read, LabelsSpec):
             return _compile_labels(read, tree, guard)[0]
-        made, _ = _within_limits(tree, partial(to_text, left_out=left_out), guard, left_out)
-        text = _product_text(made, made.results, guard) if isinstance(made, Parts) else made
+        made, _ = _within_limits(tree, partial(to_part_text, left_out=left_out), guard, left_out)
+        text = _whole_text(made, guard)
         if _is_empty(text.byte_automaton):
             raise SpecUnsatisfiable(_NO_TEXT)
         return text
@@ -119,10 +124,13 @@ def compile_spec(
     try:
         read = _read(spec, guard)
         check_token_names(read, vocabulary, guard)
-        tree = constraint_tree(read, engines, guard)
+        tree = constraint_tree(read, engines, guard, letters=True)
         make = partial(_over_tokens, spec=read, vocabulary=vocabulary, left_out=left_out)
         made, tree = _within_limits(tree, make, guard, left_out)
-        text, tokens, distances = (*_product(made, guard), ()) if isinstance(made, Parts) else made
+        text, tokens, distances = _joined(made, guard)
+        if tokens.min_tokens == UNREACHABLE and not _is_empty(tokens) and leaves_of_type(tree, DistinctLeaf):
+            made, tree = _within_limits(with_lists(tree), make, guard, left_out)
+            text, tokens, distances = _joined(made, guard)
         if _is_empty(tokens):
             raise _unsatisfiable_error(text, vocabulary, guard)
         if tokens.min_tokens == UNREACHABLE:
@@ -133,7 +141,7 @@ def compile_spec(
     return CompiledConstraint(
         spec=read, text=text, tokens=tokens, state_distances=distances, vocabulary=vocabulary.fingerprint,
         not_enforced=unenforced_keywords(read, guard), approximate=approximated_keywords(tree),
-        warnings=tuple(warning for leaf in leaves_of_type(tree, PushdownLeaf) for warning in leaf.warnings),
+        warnings=warnings_of(tree),
         captures=capture_readers(read, engines, guard),
     )
 
@@ -145,8 +153,16 @@ def _within_limits(
     """What is made of a tree, and the tree.
 
     Where it is too large, its parts are made. Where these are too large, the nesting of its schemas gets a bound, which
-    `left_out` receives.
+    `left_out` receives. Parts that write distinct letters are always made apart, or without letters where these are too
+    large.
     """
+    if leaves_of_type(tree, DistinctLeaf):
+        try:
+            return Parts(tree, make, guard), tree
+        except LimitExceeded as error:
+            if error.limit not in SPLIT_LIMITS:
+                raise
+            return _within_limits(with_lists(tree), make, guard, left_out)
     try:
         return make(tree, guard), tree
     except LimitExceeded as error:
@@ -179,9 +195,11 @@ def _over_tokens(
     if isinstance(spec, LabelsSpec):  # over ids of its own: the vocabulary is only the one it is stored for
         text, tokens = _compile_labels(spec, tree, guard)
     else:
-        any_text = to_text(tree, guard, left_out)
+        any_text = to_part_text(tree, guard, left_out)
         if isinstance(any_text, PushdownText):
             return any_text, lift_to_tokens(any_text.machine, vocabulary, guard), ()
+        if isinstance(any_text, DistinctText):
+            return any_text, any_text.over(vocabulary, guard), ()
         text = any_text
         # From bytes to tokens; the distances to acceptance are computed with it.
         # The expensive step; its cost grows with the vocabulary, all others only with the constraint.
@@ -189,10 +207,21 @@ def _over_tokens(
     return text, tokens, text.state_distances(tokens)
 
 
-def _product(parts: Parts[_PartTokens], guard: ResourceGuard) -> tuple[ProductText, LazyProduct]:
-    """The automata of a tree that is too large for one."""
-    text = _product_text(parts, [text for text, _, _ in parts.results], guard)
-    return text, lazy_product([part for _, part, _ in parts.results], parts.formula, guard)
+def _joined(made: _PartTokens | Parts[_PartTokens], guard: ResourceGuard) -> _Tokens:
+    """The automata of a tree. Those of its parts are joined."""
+    if isinstance(made, Parts):
+        text = _product_text(made, [text for text, _, _ in made.results], guard)
+        return text, lazy_product([part for _, part, _ in made.results], made.formula, guard), ()
+    whole, tokens, distances = made
+    assert not isinstance(tokens, DistinctAutomaton)  # it is a part
+    return _whole_text(whole, guard), tokens, distances
+
+
+def _whole_text(made: PartText | Parts[PartText], guard: ResourceGuard) -> AnyText:
+    if isinstance(made, Parts):
+        return _product_text(made, made.results, guard)
+    assert not isinstance(made, DistinctText)  # it is a part
+    return made
 
 
 def _read(spec: Spec, guard: ResourceGuard) -> Spec:

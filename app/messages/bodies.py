@@ -35,7 +35,7 @@ class CompiledEventBody:
     """The event `compiled` of a stream: the sizes of the constraint. `compile_ms` is 0 if it was stored already.
 
     `not_enforced` has the JSON pointers of schema keywords and formats that have no effect, `approximate` of those that
-    have none because the constraint's `approximate` allows it. Of a grammar, `states` are the control states of its
+    have another: the caller allows it, or `warnings` say it. Of a grammar, `states` are the control states of its
     pushdown automaton, `letters` classes of bytes. `warnings` are what is probably a mistake. `min_tokens` are enough;
     where no proof says that fewer are not, `min_tokens_at_least` is what a proof says.
     """
@@ -146,7 +146,7 @@ class GeneratedBody:
     """The answers, best first. A search gives fewer than `n` if its beams have fewer distinct ones.
 
     `seed` is that of a sample, null for a search. `not_enforced` has the JSON pointers of schema keywords and formats
-    that have no effect, `approximate` of those that have none because the constraint's `approximate` allows it.
+    that have no effect, `approximate` of those that have another: the caller allows it, or `warnings` say it.
     `warnings` are what is probably a mistake in the constraint.
     """
 

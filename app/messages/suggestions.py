@@ -26,7 +26,7 @@ _CONSTRAINT = "/constraint"
 _REQUEST = "#"  # before a path that begins at the request
 _PATH = re.compile(r"(?:/[A-Za-z0-9_-]{1,40})*")
 _WIDER = {  # what may be written, by keyword
-    "uniqueItems": "equal items may be written, as their values are too many to be compared",
+    "uniqueItems": "equal items may be written, or those of a list in its order alone, as their sets are too many",
     "additionalProperties": "undeclared properties may be written, as closed objects would have no value: declare all "
     "that are required",
 }

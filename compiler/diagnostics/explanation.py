@@ -19,7 +19,16 @@ from compiler.limits import ResourceGuard
 from compiler.products import LazyProduct, ProductStates
 from compiler.pushdown import SPENT_BYTE, Configurations, PushdownAutomaton
 from compiler.spec import EOS, NOMATCH, STEP, Spec, in_caller_names, meaning_name
-from compiler.text import SEPARATOR, AnyText, ProductText, PushdownText, TextAutomaton, check_labels, check_text
+from compiler.text import (
+    SEPARATOR,
+    AnyText,
+    DistinctText,
+    ProductText,
+    PushdownText,
+    TextAutomaton,
+    check_labels,
+    check_text,
+)
 
 SHOWN_MAX = 200  # states, and letters, that are listed
 SAMPLES = 3
@@ -202,7 +211,11 @@ def _sizes(compiled: CompiledConstraint) -> list[str]:
         states, symbols = text.machine.states, len(text.machine.resume)
         shown = f"Its pushdown automaton has {counted(states, 'control state')} and {counted(symbols, 'stack symbol')}."
     elif isinstance(text, ProductText):
+        letters = sum(part.letters for part in text.parts if isinstance(part, DistinctText))
         shown = f"One automaton would be too large: {len(text.parts)} run side by side."
+        if letters:
+            items = f"Which of {counted(letters, 'item')} an array holds is counted beside the states."
+            shown = f"{shown} {items}" if len(text.parts) > 1 else items
     else:
         # The sizes are those of the automaton that is shown; the token automaton has its own sentence.
         accepting = int(text.display_dfa.accepting.sum())

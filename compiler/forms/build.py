@@ -19,6 +19,7 @@ from compiler.forms.sequences import PartRules, PartTexts, part_machine, sequenc
 from compiler.forms.user_dfa import user_char_dfa, user_letter_dfa
 from compiler.forms.words import keywords_leaf, length_tree
 from compiler.json_schema import (
+    LetteredTexts,
     SchemaReader,
     SchemaRules,
     SchemaViolation,
@@ -69,6 +70,7 @@ from compiler.text import (
     CaptureReader,
     CharLeaf,
     ConstraintTree,
+    DistinctLeaf,
     LetterDfa,
     Negation,
     PushdownLeaf,
@@ -81,7 +83,7 @@ from compiler.text import (
 
 def constraint_tree(
     spec: Spec, engines: Engines, guard: ResourceGuard, path: tuple[str, ...] = (), *, shortens: bool = True,
-    regular: bool = False,
+    regular: bool = False, letters: bool = False,
 ) -> ConstraintTree:
     """The tree of a constraint. That of labels is its part's.
 
@@ -89,10 +91,13 @@ def constraint_tree(
               on
     shortens  as in `schema_dfa`
     regular   whether no part may be a pushdown machine: the nesting of schemas then has a bound
+    letters   whether letters may name the items of arrays; what is negated has none
     Raises SpecSyntaxError or SpecUnsupported, whose `field` is the path from this constraint on, where a part cannot be
     read, SpecUnsatisfiable where a schema's part has no text, LimitExceeded where one outgrows a limit.
     """
-    subtree = partial(constraint_tree, engines=engines, guard=guard, shortens=shortens, regular=regular)
+    subtree = partial(
+        constraint_tree, engines=engines, guard=guard, shortens=shortens, regular=regular, letters=letters
+    )
     match spec:
         case AllSpec() | AnySpec():
             # While the recursion unwinds, `field_prefix` puts the path of the part before the field of a fault.
@@ -103,7 +108,7 @@ def constraint_tree(
             return BooleanNode(isinstance(spec, AllSpec), tuple(parts))
         case NotSpec():
             with field_prefix("not"):
-                return Negation(subtree(spec.part, path=(*path, "not")))
+                return Negation(subtree(spec.part, path=(*path, "not"), letters=False))
         case LtlfSpec():
             formula = parse_formula(spec.formula, guard, declared=dict(spec.propositions))
             # A leaf over letters is built late: which letters there are depends on the other leaves too.
@@ -123,7 +128,7 @@ def constraint_tree(
         case SequenceSpec():
             return _sequence(spec, engines, guard, path, shortens=shortens, regular=regular)
         case JsonSchemaSpec() if not regular:
-            return _schema_leaf(spec, engines, guard, path, shortens=shortens)
+            return _schema_leaf(spec, engines, guard, path, shortens=shortens, letters=letters)
         case LabelsSpec():
             if path or regular:
                 raise SpecSyntaxError("labels stands at the outermost constraint alone", field="labels")
@@ -143,20 +148,31 @@ def _superset(spec: WholeTextSpec, engines: Engines, guard: ResourceGuard) -> Ch
 
 
 def _schema_leaf(
-    spec: JsonSchemaSpec, engines: Engines, guard: ResourceGuard, path: tuple[str, ...], *, shortens: bool
-) -> PushdownLeaf | CharLeaf:
+    spec: JsonSchemaSpec, engines: Engines, guard: ResourceGuard, path: tuple[str, ...], *, shortens: bool,
+    letters: bool = False,
+) -> PushdownLeaf | CharLeaf | DistinctLeaf:
     """The texts of a schema, as a machine or as an automaton."""
     left_out, approximated = list[LimitExceeded](), list[tuple[str, ...]]()
-    texts = _schema(spec, engines, guard, shortens=shortens, left_out=left_out, approximated=approximated)
+    texts = _schema(
+        spec, engines, guard, shortens=shortens, left_out=left_out, approximated=approximated, letters=letters
+    )
     strips_space, superset = spec.leading_space == "strip", partial(_superset, spec, engines, guard)
     if isinstance(texts, CharDfa):
         return CharLeaf(texts, strips_space, tuple(left_out), tuple(approximated), superset=superset)
 
+    if isinstance(texts, LetteredTexts):
+        return DistinctLeaf(
+            transducer=texts.transducer, start=texts.start, letters=texts.letters, leading_space=strips_space,
+            left_out=tuple(left_out), approximated=tuple(approximated),
+            listed=partial(_schema_leaf, spec, engines, guard, path, shortens=shortens),
+        )  # fmt: skip
     bounded = partial(constraint_tree, spec, engines, guard, path, shortens=shortens, regular=True)
 
     def both(other: JsonSchemaSpec) -> PushdownLeaf | CharLeaf | None:
         joined = all_of(spec, other)
-        return None if joined is None else _schema_leaf(joined, engines, guard, path, shortens=shortens)
+        leaf = None if joined is None else _schema_leaf(joined, engines, guard, path, shortens=shortens)
+        assert not isinstance(leaf, DistinctLeaf)
+        return leaf
 
     try:
         machine = network_machine(texts.names, texts.rules, guard)
@@ -195,6 +211,7 @@ def _part_texts(
         texts = _schema(part, engines, guard, shortens=shortens, left_out=left_out, approximated=approximated)
         if isinstance(texts, CharDfa):
             return texts
+        assert isinstance(texts, SchemaRules)
         return PartRules(names=texts.names, rules=(texts.rules[0].without_end(), *texts.rules[1:]))
     tree = constraint_tree(part, engines, guard, path, shortens=shortens, regular=True)
     left_out.extend(without_bounded_leaves(tree)[1])
@@ -213,15 +230,15 @@ def capture_readers(spec: Spec, engines: Engines, guard: ResourceGuard) -> tuple
 
 def _schema(
     spec: JsonSchemaSpec, engines: Engines, guard: ResourceGuard, *, shortens: bool, left_out: list[LimitExceeded],
-    approximated: list[tuple[str, ...]],
-) -> CharDfa | SchemaRules:
+    approximated: list[tuple[str, ...]], letters: bool = False,
+) -> CharDfa | SchemaRules | LetteredTexts:
     """The texts of a schema. The lists receive what a leaf knows of them."""
     embed = partial(_embed_constraint, engines=engines, guard=guard, left_out=left_out, approximated=approximated)
     document, schemas = _documents(spec)
     return schema_texts(
         document, spec.whitespace, spec.max_depth, embed, guard=guard, schemas=schemas, strict=spec.strict,
         shortens=shortens, any_order=spec.property_order == "any", closed_objects=spec.closed_objects,
-        left_out=left_out, approximate=spec.approximate, approximated=approximated,
+        left_out=left_out, approximate=spec.approximate, approximated=approximated, with_letters=letters,
     )
 
 

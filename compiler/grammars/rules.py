@@ -25,11 +25,11 @@ from compiler.regex import EMPTY, Chars, Node, alternation, concat
 
 @dataclass(frozen=True, slots=True)
 class GrammarWarning:
-    """What is probably a mistake in a grammar. Line and column count from 1."""
+    """What is probably a mistake, or never written. Line and column of a grammar count from 1."""
 
     message: str
-    line: int
-    column: int
+    line: int | None = None
+    column: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,11 +13,11 @@ from compiler.json_schema.formats import FORMATS
 from compiler.json_schema.numbers import NumberSpelling
 from compiler.json_schema.reader import SchemaReader
 from compiler.json_schema.references import public_pointer
-from compiler.json_schema.rules import SchemaRules
+from compiler.json_schema.rules import LetteredTexts, SchemaRules
 from compiler.json_schema.translation import schema_dfa, schema_texts
 from compiler.json_schema.validation import SchemaViolation, schema_violation
 
 __all__ = [
-    "FORMATS", "NumberSpelling", "SchemaReader", "SchemaRules", "SchemaViolation", "public_pointer", "read_decimal",
-    "report", "schema_dfa", "schema_texts", "schema_violation",
+    "FORMATS", "LetteredTexts", "NumberSpelling", "SchemaReader", "SchemaRules", "SchemaViolation", "public_pointer",
+    "read_decimal", "report", "schema_dfa", "schema_texts", "schema_violation",
 ]  # fmt: skip

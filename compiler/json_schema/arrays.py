@@ -1,7 +1,8 @@
 """Compiles arrays. Items follow one another, and are counted only as far as the schema distinguishes counts.
 
 The items of `uniqueItems` are those of a small finite set of values, each with one text. What an array holds is
-followed as the set of values so far. Where there are too many sets, the values are written in the order of a list:
+followed as the set of values so far. Where there are too many sets, letters behind the items name their values, and
+the sets are counted beside the automaton. Where letters cannot stand, the values are written in the order of a list:
 every set of values has such a text, and the automaton grows with the list's characters alone.
 """
 
@@ -25,6 +26,8 @@ LABEL_TESTS_MAX = 20  # a label of int32 has a bit for each, and a number of up 
 _FEW_ITEMS = 8  # a maximum up to which arrays are never shortened
 UNIQUE_STATES_MAX = 15_000  # of items with distinct values, each counted as often as it is copied
 _WORDS_MAX = 1_000
+OPEN, CLOSE = "\3", "\4"  # around the number of a letter; `Assembler` has a meaning for smaller characters
+FORGET = 0  # the letter behind an array, whose items are none of the next array
 Word = tuple[int, ...]  # the symbols of a text
 _Counts = tuple[int, ...]  # what `uniqueItems` remembers, then the items so far for each `contains`, capped
 _Control = tuple[int, _Counts]  # the index of the next item, capped, and the counts
@@ -34,19 +37,26 @@ _Control = tuple[int, _Counts]  # the index of the next item, capped, and the co
 class _UniqueItems:
     """The values of the items, and how those so far are remembered.
 
-    words    the text of each value
-    ordered  whether they are written in the order of `words`
+    words         the text of each value
+    ordered       whether they are written in the order of `words`
+    first_letter  that of the first word, where a letter stands behind each item; 0 where none does
     """
 
     words: tuple[Word, ...] = ()
     ordered: bool = False
+    first_letter: int = 0
+
+    @property
+    def characters(self) -> int:
+        """Those of all texts, and an end for each."""
+        return sum(map(len, self.words)) + len(self.words)
 
     def remember(self, used: int, number: int) -> int | None:
         """What is remembered after a value. None where it may not be written.
 
-        It is a bit set of the values so far, or how many values of the list are passed.
+        It is a bit set of the values so far, or how many values of the list are passed. Letters remember by themselves.
         """
-        if not self.words:
+        if not self.words or self.first_letter:
             return 0
         if self.ordered:
             return None if number < used else number + 1
@@ -80,22 +90,31 @@ class ArrayBuilder:
             # At most one item is always unique.
             if facts.unique and (self._maximum is None or self._maximum > 1):
                 self._unique = self._unique_items(prefix, node, facts.unique)
+        if self._unique.first_letter and max(self._minimum, self._maximum or 0) > len(self._unique.words):
+            self._maximum = len(self._unique.words)
 
     def _unique_items(self, prefix: int, node: Schema, path: tuple[str, ...]) -> _UniqueItems:
         """The values of which each occurs at most once. None are followed where the keyword is approximated."""
         whole_text = self._compiler.whole_text
         items = [whole_text(self._item(index), self._position.item(index))[0] for index in range(prefix + 1)]
-        unique = _unique_items(items, self._compiler.alphabet.symbol_sizes, self._last, self._maximum)
+        unique = _unique_items(items, self._compiler.alphabet.symbol_sizes, self._maximum)
         # In some layouts an array or an object has several texts. Symbols of ASCII are its code points.
         is_unique = self._compiler.layout.is_unique
         if unique is not None and not all(is_unique("".join(map(chr, word))) for word in unique.words):
             unique = None
-        # A fixed order would not fit items that have their own places, or take too little away where it is negated.
-        if unique is not None and not (unique.ordered and (prefix or self._compiler.negates)):
-            self._compiler.unique_cut |= unique.ordered
+        if unique is not None:
             # The order is that of the schema where it lists the values.
             ranks = {word: rank for rank, word in enumerate(self._compiler.listed_texts(self._item(prefix)))}
-            return replace(unique, words=tuple(sorted(unique.words, key=lambda word: ranks.get(word, len(ranks)))))
+            words = tuple(sorted(unique.words, key=lambda word: ranks.get(word, len(ranks))))
+            if not unique.ordered:
+                return replace(unique, words=words)
+            if first_letter := self._compiler.first_letter(words):
+                return _UniqueItems(words, first_letter=first_letter)
+            # It would not fit items that have their own places, or take too little away where it is negated.
+            if unique.characters * (self._last + 1) <= 2 * UNIQUE_STATES_MAX and not (prefix or self._compiler.negates):
+                self._compiler.unique_cut = True
+                self._compiler.approximated[path] = None
+                return replace(unique, words=words)
         if "uniqueItems" not in self._compiler.approximate:
             message = (
                 "uniqueItems is supported where maxItems is 1 or the items are of a small set of values; "
@@ -223,7 +242,7 @@ class ArrayBuilder:
                         before[control] = assembler.new_state()
                         waiting.append(control)
                     self._continue(assembler, control, after[control], before[control], end=end)
-                targets[label] = after[control]
+                targets[label] = self._behind_letter(assembler, label, after[control])
             # Labels without a target are items that no array may have here: their paths lead nowhere.
             offset = assembler.add_fragment(before[index, counts], item, targets)
             if self._unique.ordered:
@@ -234,23 +253,32 @@ class ArrayBuilder:
         stuck = few or self._unique.words or self._contains or None in items.values()
         return trim(assembler.finish()) if stuck else assembler.finish(), self._safe
 
+    def _behind_letter(self, assembler: Assembler, label: int, after: int) -> int:
+        """The state behind an item. Where letters stand, it reads that of the item's value."""
+        if not self._unique.first_letter:
+            return after
+        state = assembler.new_state()
+        letter = self._unique.first_letter + (label - 1 >> len(self._contains))
+        assembler.add_text(state, spelled_letter(letter), after)
+        return state
+
     def _continue(self, assembler: Assembler, control: _Control, after: int, before: int, *, end: int) -> None:
         """Add the continuations after an item. They are a comma with the next item, and the end."""
         layout, level = self._compiler.layout, self._position.level
         if self._maximum is None or control[0] < self._maximum:
             assembler.add_text(after, layout.comma(level), before)
         if self._may_end(*control):
-            assembler.add_text(after, layout.closing(level) + "]", end)
+            ends = spelled_letter(FORGET) if self._unique.first_letter else ""
+            assembler.add_text(after, layout.closing(level) + "]" + ends, end)
 
 
 def _unique_items(
-    items: Sequence[Fragment | None], symbol_sizes: np.ndarray, lengths: int, maximum: int | None
+    items: Sequence[Fragment | None], symbol_sizes: np.ndarray, maximum: int | None
 ) -> _UniqueItems | None:
-    """The values that items may be. None where there are too many.
+    """The values that items may be. They are ordered where they have too many sets. None where they are too many.
 
     items         the texts of the items at each index, and behind it
     symbol_sizes  how many characters each symbol stands for: int64 [M]
-    lengths       how many indices the schema tells apart
     """
     words: dict[Word, None] = {}
     for item in items:
@@ -259,14 +287,11 @@ def _unique_items(
         if texts is None:
             return None
         words.update(dict.fromkeys(texts))
-    count, letters = len(words), sum(map(len, words)) + len(words)
+    unique, count = _UniqueItems(tuple(words)), len(words)
     most = count if maximum is None else min(count, maximum)
     # The items behind a set are those that it lacks, about half of all. None are behind the largest sets.
-    if letters * sum(comb(count, size) for size in range(most)) <= 2 * UNIQUE_STATES_MAX:
-        return _UniqueItems(tuple(words))
-    if letters * (lengths + 1) <= 2 * UNIQUE_STATES_MAX:
-        return _UniqueItems(tuple(words), ordered=True)
-    return None
+    few = unique.characters * sum(comb(count, size) for size in range(most)) <= 2 * UNIQUE_STATES_MAX
+    return replace(unique, ordered=not few)
 
 
 def _finite_texts(fragment: Fragment, symbol_sizes: np.ndarray) -> list[Word] | None:
@@ -295,6 +320,11 @@ def _finite_texts(fragment: Fragment, symbol_sizes: np.ndarray) -> list[Word] | 
                 return None
         level = longer
     return found
+
+
+def spelled_letter(number: int) -> str:
+    """A letter among the characters of a text. Control characters, which texts of JSON do not hold, stand around it."""
+    return f"{OPEN}{number}{CLOSE}"
 
 
 def trie(words: Mapping[Word, int], width: int) -> Fragment | None:

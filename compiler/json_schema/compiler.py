@@ -50,7 +50,7 @@ class SchemaCompiler:
     marks       whether a mark stands for the arrays and objects that are nested too deep
     cuts        the bounds of depth because of which arrays or objects were left out
     unique_cut  whether arrays were left out because there are too many sets of unique items
-    approximated  the paths of `uniqueItems` that have no effect
+    approximated  the paths of `uniqueItems` without an effect, or whose items come in one order
     Raises SpecUnsupported and LimitExceeded.
     """
 
@@ -101,6 +101,10 @@ class SchemaCompiler:
     def labelled(self, text: Fragment | None, tests: Sequence[Fragment | None]) -> Fragment | None:
         """The text, labelled by the tests that it fits, as in `label_by`."""
         return label_by(text, tests, self.guard)
+
+    def first_letter(self, words: tuple[tuple[int, ...], ...]) -> int:
+        """The first letter of those behind an array's items. 0 where letters cannot stand."""
+        return 0
 
     def content(self, node_ids: Sequence[int]) -> Fragment | None:
         """The contents of the strings that fit all the nodes."""

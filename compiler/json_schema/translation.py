@@ -21,20 +21,27 @@ from compiler.json_schema.clauses import merge_equal_nodes
 from compiler.json_schema.closing import closed_nodes
 from compiler.json_schema.compiler import SchemaCompiler
 from compiler.json_schema.fragments import ESCAPES, Fragment, ObjectLayout, Whitespace
-from compiler.json_schema.nodes import NumberFacts, ObjectFacts, Position, PropertyScopes, Schema
-from compiler.json_schema.numbers import DIGITS_MAX, number_texts
+from compiler.json_schema.nodes import ObjectFacts, Position, PropertyScopes, Schema
 from compiler.json_schema.reader import SchemaReader
-from compiler.json_schema.rules import OutsideRules, RuleCompiler, SchemaRules, schema_rules
+from compiler.json_schema.rules import (
+    LetterCompiler,
+    LetteredTexts,
+    OutsideRules,
+    RuleCompiler,
+    SchemaRules,
+    schema_rules,
+)
 from compiler.json_schema.strings import Embed, FiniteLanguage, StringAlphabet
 from compiler.json_schema.value_sets import ScalarCompiler
-from compiler.json_schema.witnesses import exceeded_bound, witnesses
-from compiler.limits import SIZE_LIMITS, ResourceGuard
+from compiler.json_schema.witnesses import Compile, bound_in_the_way
+from compiler.limits import LISTED_ITEMS, SIZE_LIMITS, ResourceGuard
 
 EXPLICIT_DEPTH = 3  # of nesting without bound, where an automaton has to spell it out
 EXPLICIT_STATES_MAX = 5_000  # of a schema that bounds the nesting, up to where an automaton serves better than rules
+LETTERED_STATES_MAX = 100_000  # of the same where letters name items, so that their sets are no states
 FINITE_KEYS_MAX = 100  # of `propertyNames` or of a pattern, which are written as names of properties
 PRETTY_DEPTH = 8  # of rules that indent
-_Compile = Callable[[Sequence[Decimal], bool], bool]  # whether there are texts with more numbers, and nested deeper
+_UNIQUE_BOUND = (LISTED_ITEMS, UNIQUE_STATES_MAX)
 _NOTHING = char_complement(everything())
 _REMEDIES = {  # for each bound, what a caller may change
     "array_items": "arrays with maxItems are shorter than it says; ask for fewer items, or leave maxItems out",
@@ -46,7 +53,7 @@ _REMEDIES = {  # for each bound, what a caller may change
     "max_depth": "deeper values are not written; raise max_depth, or leave it out",
     "undeclared_depth": "deeper values of undeclared properties are not written; declare the property",
     "control_characters": "only those with an escape of one letter are written; name others in the schema",
-    "unique_items_states": "items of uniqueItems come in the order of their list; lower maxItems, or list fewer values",
+    LISTED_ITEMS: "items of uniqueItems come in the order of their list; lower maxItems, or list fewer values",
 }
 
 
@@ -113,12 +120,15 @@ def schema_texts(
     approximate: Collection[str] = (),
     approximated: list[tuple[str, ...]] | None = None,
     explicit_states_max: int = EXPLICIT_STATES_MAX,
-) -> CharDfa | SchemaRules:
+    with_letters: bool = False,
+) -> CharDfa | SchemaRules | LetteredTexts:
     """The same as rules, unless an automaton serves better.
 
     It does where the schema bounds the nesting, and no automaton on the way has more than `explicit_states_max` states.
     It takes over where rules do not express a combination: nesting then has a bound of ours. Without `max_depth`, rules
     have none. Where nothing is written, the automaton is empty.
+
+    with_letters  whether letters may name the items of arrays whose items would come in one order
     """
     with guard.recursion():
         read = partial(
@@ -126,7 +136,7 @@ def schema_texts(
             approximate=approximate, shortens=shortens,
         )  # fmt: skip
         made = _closed_first(
-            read, lambda schema: schema.texts(max_depth, explicit_states_max), closed_objects and shortens
+            read, lambda schema: schema.texts(max_depth, explicit_states_max, with_letters), closed_objects and shortens
         )
     made.report(left_out, approximated)
     return made.texts
@@ -139,7 +149,7 @@ class _Translation(NamedTuple):
     approximated  the paths of approximated keywords
     """
 
-    texts: CharDfa | SchemaRules
+    texts: CharDfa | SchemaRules | LetteredTexts
     bounds: list[tuple[str, int]]
     approximated: Iterable[tuple[str, ...]]
 
@@ -204,33 +214,56 @@ class _Schema:
         return self._translation(dfa, compiler)
 
     def _translation(self, dfa: Dfa, compiler: SchemaCompiler) -> _Translation:
+        lettered = compiler.lettered(dfa) if isinstance(compiler, LetterCompiler) else None
         # Minterms that the schema does not distinguish in the end are merged.
-        texts = coarsened(CharDfa(dfa, self._alphabet.minterms))
+        texts = lettered or coarsened(CharDfa(dfa, self._alphabet.minterms))
         return _Translation(texts, _bounds(compiler), compiler.approximated)
 
-    def texts(self, max_depth: int | None, explicit_states_max: int) -> _Translation:
+    def texts(self, max_depth: int | None, explicit_states_max: int, with_letters: bool) -> _Translation:
         """As `schema_texts`."""
         depth = EXPLICIT_DEPTH if max_depth is None else max_depth
-        return (
-            self.small_dfa(max_depth, explicit_states_max) or self.rules(max_depth) or self.dfa(depth, self._guard)
-        )
+        try:
+            made = (
+                self.small_dfa(max_depth, explicit_states_max) or self.rules(max_depth) or self.dfa(depth, self._guard)
+            )
+        except SpecUnsupported as error:
+            lettered = self.lettered(max_depth) if with_letters and error.construct == "uniqueItems" else None
+            if lettered is None:
+                raise
+            return lettered
+        is_exact = _UNIQUE_BOUND not in made.bounds and not made.approximated
+        return made if is_exact or not with_letters else self.lettered(max_depth) or made
 
     def small_dfa(self, max_depth: int | None, states_max: int) -> _Translation | None:
         """The automaton of a schema that bounds nesting. None without texts, or with too many states."""
         start, _ = self._positions(None, self._layout)
         if not states_max or (max_depth is None and start.scope.is_open()):
             return None
+        # At depth 0, what is cut shows that nesting has no bound.
+        made = self._small(max_depth or 0, states_max, SchemaCompiler)
+        return None if made is None or (max_depth is None and made[1].cuts) else made[0]
+
+    def lettered(self, max_depth: int | None) -> _Translation | None:
+        """The same with letters that name items. Values of undeclared properties may nest deeper."""
+        made = self._small(EXPLICIT_DEPTH if max_depth is None else max_depth, LETTERED_STATES_MAX, LetterCompiler)
+        if made is None or not isinstance(made[0].texts, LetteredTexts):
+            return None
+        return None if max_depth is None and any(name == "max_depth" for name, _ in made[1].cuts) else made[0]
+
+    def _small(
+        self, max_depth: int, states_max: int, compiler_type: type[SchemaCompiler]
+    ) -> tuple[_Translation, SchemaCompiler] | None:
+        """The automaton, and the compiler that made it. None without texts, or with too many states."""
         small = self._guard.with_limits(dfa_states_max=min(states_max, self._guard.limits.dfa_states_max))
         try:
-            # At depth 0, what is cut shows that nesting has no bound.
-            dfa, compiler = self._explicit(max_depth or 0, self._scalars(small), small)
-        except SpecUnsupported:
+            dfa, compiler = self._explicit(max_depth, self._scalars(small), small, compiler_type=compiler_type)
+            return None if dfa is None else (self._translation(dfa, compiler), compiler)
+        except (OutsideRules, SpecUnsupported):
             return None
         except LimitExceeded as error:
             if error.limit not in SIZE_LIMITS:
                 raise
             return None
-        return None if dfa is None or (max_depth is None and compiler.cuts) else self._translation(dfa, compiler)
 
     def rules(self, max_depth: int | None) -> _Translation | None:
         """The rules; without texts, an empty automaton. None where they do not express a combination."""
@@ -267,11 +300,12 @@ class _Schema:
         return position(scopes.scope((0,)), max_depth), position(scopes.scope(()), 0)
 
     def _explicit(
-        self, max_depth: int, scalars: ScalarCompiler, guard: ResourceGuard, marks: bool = False
+        self, max_depth: int, scalars: ScalarCompiler, guard: ResourceGuard, marks: bool = False,
+        *, compiler_type: type[SchemaCompiler] = SchemaCompiler,
     ) -> tuple[Dfa | None, SchemaCompiler]:
         """The minimal DFA of node 0's texts, None without any. The compiler knows what it left out."""
         start, no_nesting = self._positions(max_depth, self._layout)
-        compiler = SchemaCompiler(
+        compiler = compiler_type(
             self._nodes, self._alphabet, self._layout, no_nesting, scalars=scalars, guard=guard, marks=marks,
             approximate=self._approximate,
         )  # fmt: skip
@@ -336,16 +370,16 @@ def _bounds(compiler: SchemaCompiler) -> list[tuple[str, int]]:
 
 
 def _bounds_in_the_way(
-    compiler: SchemaCompiler, compile_again: _Compile, max_depth: int | None
+    compiler: SchemaCompiler, compile_again: Compile, max_depth: int | None
 ) -> list[tuple[str, int]]:
     """The bounds that may leave out all values, where nothing is written."""
     # Values that the schema says nothing of are never all in the way: short ones are as good as deep ones.
     depth = max_depth if max_depth is not None and ("max_depth", max_depth) in compiler.cuts else None
-    return _bound_in_the_way(compiler.nodes, compile_again, depth, compiler.guard) + _unique_bounds(compiler)
+    return bound_in_the_way(compiler.nodes, compile_again, depth, compiler.guard) + _unique_bounds(compiler)
 
 
 def _unique_bounds(compiler: SchemaCompiler) -> list[tuple[str, int]]:
-    return [("unique_items_states", UNIQUE_STATES_MAX)] if compiler.unique_cut else []
+    return [_UNIQUE_BOUND] if compiler.unique_cut else []
 
 
 def _bound_exceeded(limit: str, cap: int) -> LimitExceeded:
@@ -353,39 +387,3 @@ def _bound_exceeded(limit: str, cap: int) -> LimitExceeded:
     message = f"no text satisfies the constraint within {limit} = {cap}; beyond it there may be one"
     message += f": {_REMEDIES[limit]}" if limit in _REMEDIES else ""
     return LimitExceeded(limit, cap, cap + 1, message)
-
-
-def _bound_in_the_way(
-    nodes: Sequence[Schema], compile_again: _Compile, max_depth: int | None, guard: ResourceGuard
-) -> list[tuple[str, int]]:
-    """The bound that may leave out all values of a schema.
-
-    The list is empty where the schema has no instance; otherwise it has one bound.
-
-    max_depth  None where no value was left out because of it
-    """
-    spelling, listed = number_texts(nodes, guard)
-    facts = [node.numbers for node in nodes if node.numbers is not None]
-    facts += [NumberFacts(integer=True) for node in nodes if node.types is not None and "integer" in node.types]
-    values = witnesses(facts, listed)
-    if values is None:
-        return [("number_digits", DIGITS_MAX)]
-    beyond = {value: bound for value in values if (bound := exceeded_bound(value, spelling)) is not None}
-    extra: list[Decimal] = []
-    for bound in dict.fromkeys(beyond.values()):
-        extra += [value for value, exceeded in beyond.items() if exceeded == bound]
-        if compile_again(extra, False):
-            return [bound]
-    if max_depth is not None and _may_have_deeper_values(nodes, extra, compile_again):
-        return [("max_depth", max_depth)]
-    return []
-
-
-def _may_have_deeper_values(nodes: Sequence[Schema], extra: Sequence[Decimal], compile_again: _Compile) -> bool:
-    # A mark may count as an item that it is not.
-    if any(contains.maximum is not None for node in nodes if node.arrays for contains in node.arrays.contains):
-        return True
-    try:
-        return compile_again(extra, True)
-    except SpecUnsupported:  # marks may meet what the schema's own values do not
-        return True

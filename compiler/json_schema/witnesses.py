@@ -3,19 +3,23 @@
 The bounds and listed values of a schema cut the number line into points and open intervals. Within an interval, only
 the divisors of a number matter. One value for each interval and set of divisors stands for all that share them: a
 Boolean combination of the schema's conditions holds of some number exactly if it holds of one of these values.
+So they tell which bound leaves out all values of a schema.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from decimal import Decimal
 from itertools import combinations, pairwise
 from math import lcm
 
+from compiler.errors import SpecUnsupported
 from compiler.json_schema.decimals import PLAIN_EXPONENT_MAX, is_integer, significant_digits
-from compiler.json_schema.nodes import NumberFacts
-from compiler.json_schema.numbers import DIGITS_MAX, EXPONENT_MAX, NumberSpelling
+from compiler.json_schema.nodes import NumberFacts, Schema
+from compiler.json_schema.numbers import DIGITS_MAX, EXPONENT_MAX, NumberSpelling, number_texts
+from compiler.limits import ResourceGuard
 
+Compile = Callable[[Sequence[Decimal], bool], bool]  # whether there are texts with more numbers, and nested deeper
 _DIVISORS_MAX = 6  # every set of them is looked at
 
 
@@ -79,3 +83,39 @@ def exceeded_bound(value: Decimal, spelling: NumberSpelling) -> tuple[str, int] 
         return ("number_digits", DIGITS_MAX)
     lowest = -EXPONENT_MAX if spelling.exponents else -PLAIN_EXPONENT_MAX
     return None if value.adjusted() >= lowest else ("number_exponent", -lowest)
+
+
+def bound_in_the_way(
+    nodes: Sequence[Schema], compile_again: Compile, max_depth: int | None, guard: ResourceGuard
+) -> list[tuple[str, int]]:
+    """The bound that may leave out all values of a schema.
+
+    The list is empty where the schema has no instance; otherwise it has one bound.
+
+    max_depth  None where no value was left out because of it
+    """
+    spelling, listed = number_texts(nodes, guard)
+    facts = [node.numbers for node in nodes if node.numbers is not None]
+    facts += [NumberFacts(integer=True) for node in nodes if node.types is not None and "integer" in node.types]
+    values = witnesses(facts, listed)
+    if values is None:
+        return [("number_digits", DIGITS_MAX)]
+    beyond = {value: bound for value in values if (bound := exceeded_bound(value, spelling)) is not None}
+    extra: list[Decimal] = []
+    for bound in dict.fromkeys(beyond.values()):
+        extra += [value for value, exceeded in beyond.items() if exceeded == bound]
+        if compile_again(extra, False):
+            return [bound]
+    if max_depth is not None and _may_have_deeper_values(nodes, extra, compile_again):
+        return [("max_depth", max_depth)]
+    return []
+
+
+def _may_have_deeper_values(nodes: Sequence[Schema], extra: Sequence[Decimal], compile_again: Compile) -> bool:
+    # A mark may count as an item that it is not.
+    if any(contains.maximum is not None for node in nodes if node.arrays for contains in node.arrays.contains):
+        return True
+    try:
+        return compile_again(extra, True)
+    except SpecUnsupported:  # marks may meet what the schema's own values do not
+        return True

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from compiler.automata import DEAD, UNREACHABLE, stable_order
+from compiler.automata import DEAD, UNREACHABLE, spread, stable_order
 from compiler.lifting.distances import distances
 
 __all__ = ["BUDGET_MAX", "DEAD_EDGE", "UNREACHABLE", "TokenAutomaton", "from_table"]
@@ -167,6 +167,22 @@ class TokenAutomaton:
         entries = slice(self.sparse_first[boundary], self.sparse_first[boundary + 1])
         edges[self.sparse_class[entries]] = self.sparse_edge[entries]
         return edges
+
+    def edges_after(self, transducer_states: np.ndarray, classes: np.ndarray) -> np.ndarray:
+        """The edge that one class takes from each transducer state: int64 [N]. Both are int64 [N]."""
+        columns = self.edge_boundary.shape[1]
+        boundary = transducer_states < self.boundary_states
+        edge = np.zeros(len(transducer_states), dtype=np.int64)
+        outer = np.flatnonzero(boundary & (classes < columns))
+        row = transducer_states[outer]
+        edge[outer] = self.edge_boundary[self.dense_row[row], classes[outer]]
+        entry, counts = spread(self.sparse_first[row], self.sparse_first[row + 1])
+        owner = np.repeat(outer, counts)
+        found = self.sparse_class[entry] == classes[owner]
+        edge[owner[found]] = self.sparse_edge[entry[found]]
+        inner = np.flatnonzero(~boundary & (classes >= columns))
+        edge[inner] = self.edge_midchar[transducer_states[inner] - self.boundary_states + 1, classes[inner] - columns]
+        return edge
 
     def live_entries(self, cells: int) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
         """All live entries of the tables, ascending by transducer state.

@@ -16,7 +16,7 @@ from compiler.automata import unique_rows
 from compiler.lifting import UNREACHABLE, TokenAutomaton
 from compiler.limits import ResourceGuard
 from compiler.products.formula import Formula, has_alternatives, parts_of
-from compiler.products.space import PartStart, ProductCosts, ProductSpace
+from compiler.products.space import Part, PartStart, ProductCosts, ProductSpace
 from compiler.products.witnesses import Check, LeastBudget, least_budget
 from compiler.pushdown import MEMBERS_MAX, PushdownAutomaton
 
@@ -46,7 +46,7 @@ class LazyProduct:
     Its states are tuples of the parts' states; `ProductStates` numbers those that a generation meets.
     """
 
-    parts: tuple[TokenAutomaton | PushdownAutomaton, ...]
+    parts: tuple[Part, ...]
     formula: Formula
     start: ProductStart
 
@@ -147,7 +147,7 @@ class LazyProduct:
 
 
 def lazy_product(
-    parts: Sequence[TokenAutomaton | PushdownAutomaton], formula: Formula, guard: ResourceGuard,
+    parts: Sequence[Part], formula: Formula, guard: ResourceGuard,
     starts: Sequence[PartStart] | None = None,
 ) -> LazyProduct:
     """The product of some automata, with the interval of its least budget.
@@ -157,7 +157,7 @@ def lazy_product(
     starts  the parts' starts, where they are not their own
     """
     if starts is None:
-        starts = [part.start if isinstance(part, TokenAutomaton) else ((part.tables.start, ()),) for part in parts]
+        starts = [((part.tables.start, ()),) if isinstance(part, PushdownAutomaton) else part.start for part in parts]
     product = LazyProduct(tuple(parts), formula, ProductStart(tuple(starts), 0, None))
     start = product.started_at(starts, guard.limits.budget_expansions_max, guard.check_time)
     return replace(product, start=start)

@@ -35,7 +35,7 @@ class _Successors(NamedTuple):
     """What the tokens after a state lead to. Classes that lead to one state are a group.
 
     bound     int32 [C]   no fewer tokens lead to acceptance
-    distance  int32 [C]   the length of the group's witness, UNKNOWN or UNREACHABLE
+    distance  int32 [C]   the length of the group's witness or its upper bound, UNKNOWN or UNREACHABLE
     group     int32 [C]   -1 for EOS and where acceptance is out of reach
     states    int64 [G, n]
     witness   by group; None where none was found
@@ -58,9 +58,10 @@ class ProductStates:
     """The states of one generation, numbered as they are met. State 0 is dead. Not thread-safe.
 
     A state is a row of the parts' states and a witness from there, whose length is its distance: an upper bound of the
-    true one. Each successor gets a witness of its own: the rest of this state's, where the token is its first; else
-    what of this state's is still of use after the token; else what a search finds. So one token always leads nearer to
-    acceptance. What a state's successors are depends on the state alone.
+    true one. Where the parts know one that is no longer, it needs no witness. Each successor gets a witness of its own:
+    the rest of this state's, where the token is its first; else what of this state's is still of use after the token;
+    else what a search finds. So one token always leads nearer to acceptance. What a state's successors are depends on
+    the state alone.
 
     expansions_max  how many states the searches for one state expand, and for its successors
     members_max     as in `Configurations`
@@ -198,11 +199,11 @@ class ProductStates:
         return _DEAD_STATE if group < 0 else self._number(tuple(found.states[group].tolist()), found.witness[group])
 
     def _number(self, state: State, witness: Witness | None) -> int:
-        bound = int(self._space.bounds(np.array([state]))[0][0])
-        if bound == UNREACHABLE:
+        if self._space.bounds(np.array([state]))[0][0] == UNREACHABLE:
             return _DEAD_STATE
-        if witness is None:
-            return self._add_state((state, None), UNKNOWN)
+        upper = int(self._space.uppers(np.array([state]))[0])
+        if witness is None or upper <= len(witness):
+            return self._add_state((state, None), min(upper, UNKNOWN))
         # Rows that met the same obligations in another order carry other witnesses. Equally long ones are made one, so
         # that the rows share their successors.
         if state not in self._own_witness:
@@ -266,7 +267,7 @@ class ProductStates:
         search.complete()
         witnesses = search.witnesses
         lengths = np.array([UNKNOWN if each is None else len(each) for each in witnesses], dtype=np.int32)
-        distance[live] = lengths[which]
+        distance[live] = np.minimum(lengths, space.uppers(states))[which]
         return _Successors(bounds, distance, group, states, witnesses)
 
 
@@ -284,6 +285,7 @@ class _Search:
         self, space: ProductSpace, completions: dict[State, Completion], expansions_max: int, states: Integers
     ) -> None:
         self._space, self._completions, self._left, self._states = space, completions, expansions_max, states
+        self._closed = (space.uppers(states) == space.bounds(states)[0]).tolist()  # these need no witness
         self._found: dict[State, Witness | None] = {}
         self.witnesses: list[Witness | None] = [None] * len(states)
 
@@ -311,7 +313,7 @@ class _Search:
         self._complete(rows, [()] * len(rows), self._states[rows])
 
     def _missing(self) -> list[int]:
-        return [row for row, witness in enumerate(self.witnesses) if witness is None]
+        return [row for row, witness in enumerate(self.witnesses) if witness is None and not self._closed[row]]
 
     def _detour(self, rows: list[int], beginnings: list[Witness], ends: Integers) -> None:
         """Extend some beginnings by the token with the best estimate.

@@ -12,13 +12,15 @@ from typing import Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from compiler.automata import spread
 from compiler.lifting import UNREACHABLE, TokenAutomaton
+from compiler.products.distinct import DistinctAutomaton, DistinctPart
 from compiler.products.formula import Formula, estimate, fold, has_alternatives, least, needed
 from compiler.pushdown import Configurations, ExitCosts, PushdownAutomaton, Stacks
 
 PartStart: TypeAlias = int | Stacks
-"""A state of a part apart from any generation. 0 and no stacks are dead."""
+"""A state of a part apart from any generation. 0 and no stacks are dead. That of distinct letters is like a stack."""
+Part: TypeAlias = TokenAutomaton | PushdownAutomaton | DistinctAutomaton
+"""A part of a product."""
 Integers = NDArray[np.int64]
 _DEAD_PART = 0
 KNOWN_MAX = 512  # states of parts whose distances after each class are kept
@@ -30,12 +32,14 @@ class ProductCosts:
 
     classes  float64 [C], of a token of each class
     eos      of EOS
+    token    of a token where no witness tells it
     parts    float64 [S] of an explicit automaton's states, or those of a pushdown automaton; EOS is included. Empty
              where no part is an alternative: the cost to go is that of a state's witness then
     """
 
     classes: np.ndarray
     eos: float
+    token: float
     parts: tuple[np.ndarray | ExitCosts, ...] = ()
 
     @property
@@ -52,7 +56,7 @@ class PartStates(Protocol):
         """Whether a reading of some text was dropped."""
 
     def distances(self, states: Integers) -> np.ndarray:
-        """Fewest tokens to acceptance: int32 [N]."""
+        """Fewest tokens to acceptance, or a lower bound: int32 [N]."""
 
     def class_distances(self, state: int) -> np.ndarray:
         """The distance after one token of each class: int32 [C]."""
@@ -89,18 +93,9 @@ class ExplicitPart:
         return self._costs[states]
 
     def after(self, states: Integers, classes: Integers) -> Integers:
-        tables, columns = self._automaton, self._automaton.edge_boundary.shape[1]
+        tables = self._automaton
         row, letter = np.divmod(states, tables.letter_states)
-        boundary = row < tables.boundary_states
-        edge = np.zeros(len(states), dtype=np.int64)
-        outer = np.flatnonzero(boundary & (classes < columns))
-        edge[outer] = tables.edge_boundary[tables.dense_row[row[outer]], classes[outer]]
-        entry, counts = spread(tables.sparse_first[row[outer]], tables.sparse_first[row[outer] + 1])
-        owner = np.repeat(outer, counts)
-        found = tables.sparse_class[entry] == classes[owner]
-        edge[owner[found]] = tables.sparse_edge[entry[found]]
-        inner = np.flatnonzero(~boundary & (classes >= columns))
-        edge[inner] = tables.edge_midchar[row[inner] - tables.boundary_states + 1, classes[inner] - columns]
+        edge = tables.edges_after(row, classes)
         letters = tables.function[tables.edge_function[edge], letter]
         return np.asarray(tables.edge_target[edge].astype(np.int64) * tables.letter_states + letters)
 
@@ -150,7 +145,7 @@ class ProductSpace:
     """
 
     def __init__(
-        self, parts: Sequence[TokenAutomaton | PushdownAutomaton], formula: Formula, part_class: np.ndarray,
+        self, parts: Sequence[Part], formula: Formula, part_class: np.ndarray,
         starts: Sequence[PartStart], *, eos_class: int, members_max: int, costs: ProductCosts | None = None,
     ) -> None:
         self.part_class, self.eos_class, self.formula = part_class.astype(np.int64), eos_class, formula
@@ -165,6 +160,11 @@ class ProductSpace:
                 configurations = Configurations(part, members_max=members_max, costs=cost, start=at)
                 self.parts.append(PushdownPart(configurations))
                 first.append(configurations.start)
+            elif isinstance(part, DistinctAutomaton):
+                assert not isinstance(at, int) and not isinstance(cost, ExitCosts)
+                distinct = DistinctPart(part, at, cost)
+                self.parts.append(distinct)
+                first.append(distinct.start)
             else:
                 assert isinstance(at, int) and not isinstance(cost, ExitCosts)
                 self.parts.append(ExplicitPart(part, cost))
@@ -195,22 +195,35 @@ class ProductSpace:
         found = [self._distances_after(part, number) for part, number in enumerate(state)]
         return least(self.formula, found), estimate(self.formula, found)
 
+    def uppers(self, states: Integers) -> np.ndarray:
+        """Upper bounds of distances that need no witness: int32 [N]. UNREACHABLE where none is known.
+
+        From each state with one, some token leads to a state with a smaller one.
+        """
+        (part, *others) = self.parts
+        if isinstance(part, DistinctPart) and not others:
+            return part.uppers(states[:, 0])
+        return np.full(len(states), UNREACHABLE, dtype=np.int32)
+
     def costs(self, states: Integers, witnesses: Sequence[Sequence[int] | None]) -> np.ndarray:
         """The cost to acceptance of some states, with their witnesses: float64 [N].
 
-        It is that of the witness, and 0 without one, where no row goes on. Where there are alternatives, a witness
+        It is that of the witness, or of as many tokens as an upper bound has. It is 0 without both, where no row goes
+        on. Where there are alternatives, a witness
         takes one of them, so the costs of the parts are summed, as if no token but EOS served two parts.
         """
         assert self._costs is not None
         if not self._costs.parts:
-            classes = self._costs.classes
-            return np.array([0.0 if each is None else classes[list(each)].sum() for each in witnesses])
+            classes, unknown = self._costs.classes, np.array([each is None for each in witnesses], dtype=np.bool_)
+            found = np.array([0.0 if each is None else classes[list(each)].sum() for each in witnesses])
+            uppers = self.uppers(states)
+            return np.where(unknown & (uppers != UNREACHABLE), self._costs.token * uppers, found)
         eos = self._costs.eos
-        found = [
+        of_parts = [
             np.where(distance == UNREACHABLE, np.inf, part.costs(states[:, number]) - eos)
             for number, (part, distance) in enumerate(zip(self.parts, self._part_distances(states), strict=True))
         ]
-        return np.asarray(eos + fold(self.formula, found.__getitem__, np.add, np.minimum))
+        return np.asarray(eos + fold(self.formula, of_parts.__getitem__, np.add, np.minimum))
 
     def after(self, states: Integers, classes: Integers) -> Integers:
         """The states after one token of a class each. All parts of a dead alternative are dead."""

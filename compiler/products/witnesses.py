@@ -76,10 +76,13 @@ def complete(space: ProductSpace, start: State, expansions_max: int, check: Chec
 
 def least_budget(space: ProductSpace, start: State, expansions_max: int, check: Check) -> LeastBudget:
     """The interval of the least budget, by A* search. Both ends are equal where it is closed."""
-    witness = complete(space, start, expansions_max, check).witness
     bound = int(space.bounds(np.array([start]))[0][0])
     if bound == UNREACHABLE:
         return LeastBudget(UNREACHABLE, None)
+    witness = _descent(space, start, check)
+    if witness is None or len(witness) > bound:
+        found = complete(space, start, expansions_max, check).witness
+        witness = min((each for each in (witness, found) if each is not None), key=len, default=None)
     most = UNREACHABLE if witness is None else len(witness)
     waiting, order, expansions = [(bound, 0, 0, start)], 0, 0
     depth, paths = {start: 0}, dict[State, tuple[State, int]]()
@@ -106,6 +109,23 @@ def least_budget(space: ProductSpace, start: State, expansions_max: int, check: 
     # Readings that a part dropped on the way may be nearer to acceptance: then only the start's bound is one.
     proven = bound if space.dropped_readings else min(most, waiting[0][0]) if waiting else most
     return LeastBudget(proven, witness)
+
+
+def _descent(space: ProductSpace, start: State, check: Check) -> Witness | None:
+    """A witness that upper bounds lead along. None where there are none."""
+    state, found = start, list[int]()
+    if space.uppers(np.array([start]))[0] == UNREACHABLE:
+        return None
+    while True:
+        check()
+        bounds = space.class_bounds(state)[0]
+        if bounds[space.eos_class] == 0:
+            return (*found, space.eos_class)
+        classes = np.flatnonzero(is_alive(bounds))
+        after = space.after(np.repeat([state], len(classes), axis=0), classes)
+        best = int(np.argmin(space.uppers(after)))
+        found.append(int(classes[best]))
+        state = tuple(after[best].tolist())
 
 
 def _path(paths: dict[State, tuple[State, int]], state: State) -> Witness:

@@ -10,16 +10,17 @@ from itertools import chain, zip_longest
 from typing import NamedTuple, TypeAlias
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
-from compiler.products import LazyProduct, PartStart, ProductStart
+from compiler.products import DistinctAutomaton, LazyProduct, Part, PartStart, ProductStart
 from compiler.pushdown import PushdownAutomaton, Stacks
+from compiler.text.distinct_text import DistinctText
 from compiler.text.product_text import PartText, ProductText
 from compiler.text.pushdown_text import PushdownText, StackReader
 from compiler.text.text_automaton import TextAutomaton, states_along
 
 UNIT = re.compile(r"\w+|[^\w\s]")  # the units of a text's word trace: docs/constraints/ltlf.md
-AnyText: TypeAlias = PartText | ProductText
+AnyText: TypeAlias = TextAutomaton | PushdownText | ProductText
 """A constraint over texts. All kinds have a reader, and say where a text goes wrong."""
-_DEAD: tuple[PartStart, PartStart] = (0, ())  # of an explicit part, and of a pushdown part
+_DEAD: tuple[PartStart, PartStart] = (0, ())  # of an explicit part, and of the others
 AnyTokens: TypeAlias = TokenAutomaton | PushdownAutomaton | LazyProduct
 """The automaton over tokens of each kind."""
 
@@ -97,17 +98,20 @@ def _read_product(automaton: ProductText, tokens: LazyProduct, text: str) -> Pre
     """The same where the parts are read one by one. Parts that read a space before a text are dead then."""
     read = [_read_part(*pair, text) for pair in zip(automaton.parts, tokens.parts, strict=False)]
     chars = automaton.fold(lambda part: read[part][1], min, max)
-    starts = [_DEAD[isinstance(part, PushdownAutomaton)] for part in tokens.parts]
+    starts = [_DEAD[not isinstance(part, TokenAutomaton)] for part in tokens.parts]
     for number, (start, continued) in enumerate(read):
         if continued == len(text):
             starts[number] = start
     return Prefix(ProductStart(tuple(starts), 0, None), chars)
 
 
-def _read_part(automaton: PartText, tokens: AnyTokens, text: str) -> tuple[PartStart, int]:
+def _read_part(automaton: PartText, tokens: Part | LazyProduct, text: str) -> tuple[PartStart, int]:
     """The state after a text, and how many characters can be continued."""
     if isinstance(automaton, PushdownText):
         assert isinstance(tokens, PushdownAutomaton)
+        return automaton.after(tokens, text)
+    if isinstance(automaton, DistinctText):
+        assert isinstance(tokens, DistinctAutomaton)
         return automaton.after(tokens, text)
     assert isinstance(tokens, TokenAutomaton)
     states = states_along(automaton, text)

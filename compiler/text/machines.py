@@ -16,9 +16,20 @@ from compiler.limits import ResourceGuard
 from compiler.pushdown import PushdownMachine, complement, intersect, regular_machine, unite
 from compiler.spec import GrammarSpec, JsonSchemaSpec, SequenceSpec
 from compiler.text.combination import to_char_dfa, to_text_automaton
+from compiler.text.distinct_text import distinct_text
+from compiler.text.product_text import PartText
 from compiler.text.pushdown_text import PushdownText, pushdown_text
 from compiler.text.text_automaton import TextAutomaton
-from compiler.text.tree import BooleanNode, CharLeaf, ConstraintTree, Negation, PushdownLeaf, leaves_of, leaves_of_type
+from compiler.text.tree import (
+    BooleanNode,
+    CharLeaf,
+    ConstraintTree,
+    DistinctLeaf,
+    Negation,
+    PushdownLeaf,
+    leaves_of,
+    leaves_of_type,
+)
 
 _Literal: TypeAlias = tuple[PushdownLeaf, bool]  # a machine, and whether it is negated
 # By literal, the regular constraint that holds beside it; None for no constraint, and for no literal.
@@ -52,6 +63,13 @@ def to_text(
     if bound is not None and text.byte_automaton.min_tokens == UNREACHABLE:
         raise bound
     return text
+
+
+def to_part_text(
+    tree: ConstraintTree, guard: ResourceGuard, left_out: list[LimitExceeded] | None = None
+) -> PartText:
+    """As `to_text`, also of a leaf of distinct letters. It is a part of a product, be it the only one."""
+    return distinct_text(tree, guard) if isinstance(tree, DistinctLeaf) else to_text(tree, guard, left_out)
 
 
 class _Disjunction:

@@ -14,12 +14,13 @@ from typing import ClassVar, Literal, TypeAlias
 
 from compiler.lifting import TokenAutomaton
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
-from compiler.products import Formula, LazyProduct, PartStart, fold, lazy_product, parts_of
+from compiler.products import DistinctAutomaton, Formula, LazyProduct, PartStart, fold, lazy_product, parts_of
 from compiler.pushdown import NOWHERE, PushdownAutomaton
+from compiler.text.distinct_text import DistinctText
 from compiler.text.pushdown_text import PushdownText
 from compiler.text.text_automaton import TextAutomaton
 
-PartText: TypeAlias = TextAutomaton | PushdownText
+PartText: TypeAlias = TextAutomaton | PushdownText | DistinctText
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -85,6 +86,9 @@ class ProductText:
             if isinstance(part, TextAutomaton):
                 assert isinstance(lifted, TokenAutomaton)
                 parts.append(replace(part, lifted=lifted))
+            elif isinstance(part, DistinctText):
+                assert isinstance(lifted, DistinctAutomaton)
+                parts.append(replace(part, lifted=lifted))
             else:
                 assert isinstance(lifted, PushdownAutomaton)
                 parts.append(replace(part, lifted=lifted))
@@ -95,6 +99,8 @@ def _text_start(part: PartText) -> PartStart:
     """The state of a lifted part in which a text begins."""
     if isinstance(part, PushdownText):
         return ((part.text_start, ()),)
+    if isinstance(part, DistinctText):
+        return part.reader().stacks
     return part.text_start * part.letters.states + part.letters.start
 
 

@@ -17,14 +17,17 @@ from compiler.errors import LimitExceeded, SpecUnsatisfiable
 from compiler.limits import SIZE_LIMITS, ResourceGuard
 from compiler.products import Branch, Formula
 from compiler.pushdown import after_space
+from compiler.text.distinct_text import behind_space
 from compiler.text.tree import (
     BooleanNode,
     CharLeaf,
     ConstraintTree,
+    DistinctLeaf,
     Leaf,
     LengthLeaf,
     Negation,
     PushdownLeaf,
+    TextLeaf,
     WordLeaf,
     leaves_of,
     leaves_of_type,
@@ -50,7 +53,7 @@ class Parts(Generic[_T]):
     def __init__(self, tree: ConstraintTree, make: Callable[[ConstraintTree, ResourceGuard], _T], guard: ResourceGuard):
         self._make, self._guard = make, guard
         self.results = list[_T]()
-        spaces = {leaf.leading_space for leaf in leaves_of(tree) if isinstance(leaf, CharLeaf | PushdownLeaf)}
+        spaces = {leaf.leading_space for leaf in leaves_of(tree) if isinstance(leaf, TextLeaf)}
         self.strips_space = True in spaces and False not in spaces
         tree = negation_normal_form(tree)
         if self.strips_space and sum(not isinstance(leaf, WordLeaf) for leaf in leaves_of(tree)) > 1:
@@ -79,6 +82,8 @@ class Parts(Generic[_T]):
     def _formula(self, tree: ConstraintTree) -> Formula | None:
         """The formula of a tree, in as few parts as limits allow. None where a part has no text."""
         splits = halves(tree) is not None
+        if splits and leaves_of_type(tree, DistinctLeaf):  # no part but its own counts its letters
+            return self._taken_apart(tree)
         guard = _for_parts(self._guard) if splits else self._guard
         try:
             self.results.append(self._make(tree, guard))
@@ -124,16 +129,18 @@ def _for_parts(guard: ResourceGuard) -> ResourceGuard:
 def halves(tree: ConstraintTree) -> BooleanNode | None:
     """The tree as a conjunction or disjunction of two smaller ones. None where it has no parts.
 
-    Machines stand apart from regular parts: products with them are the largest.
+    Distinct letters stand apart from other parts. Machines do from regular ones: products with them are the largest.
     """
     match tree:
         case BooleanNode():
+            middle = (len(tree.parts) + 1) // 2
+            groups = list(tree.parts[:middle]), list(tree.parts[middle:])
             machines = [part for part in tree.parts if leaves_of_type(part, PushdownLeaf)]
-            regular = [part for part in tree.parts if not leaves_of_type(part, PushdownLeaf)]
-            if not machines or not regular:
-                middle = (len(tree.parts) + 1) // 2
-                machines, regular = list(tree.parts[:middle]), list(tree.parts[middle:])
-            return BooleanNode(tree.is_and, tuple(_join(tree.is_and, group) for group in (machines, regular)))
+            distinct = [part for part in tree.parts if leaves_of_type(part, DistinctLeaf)]
+            for apart in (machines, distinct):
+                if 0 < len(apart) < len(tree.parts):
+                    groups = apart, [part for part in tree.parts if part not in apart]
+            return BooleanNode(tree.is_and, tuple(_join(tree.is_and, group) for group in groups))
         case WordLeaf() if tree.conjuncts is not None:
             return halves(BooleanNode(True, tree.conjuncts()))
         case Negation(part) if isinstance(part, WordLeaf) and part.conjuncts is not None:
@@ -150,7 +157,7 @@ def _without_leading_space(tree: ConstraintTree) -> ConstraintTree:
     """The tree whose leaves allow no space before the text."""
 
     def change(leaf: Leaf) -> ConstraintTree:
-        return replace(leaf, leading_space=False) if isinstance(leaf, CharLeaf | PushdownLeaf) else leaf
+        return replace(leaf, leading_space=False) if isinstance(leaf, TextLeaf) else leaf
 
     return map_leaves(tree, change)
 
@@ -168,6 +175,9 @@ def _after_space(tree: ConstraintTree, guard: ResourceGuard) -> ConstraintTree:
                     leaf, machine=after_space(leaf.machine), both=None,
                     bounded=None if bounded is None else lambda: _after_space(_without_leading_space(bounded()), guard),
                 )
+            case DistinctLeaf():
+                transducer, start = behind_space(leaf.transducer, leaf.start, optional=False)
+                return replace(leaf, transducer=transducer, start=start)
             case LengthLeaf():
                 return LengthLeaf(leaf.max_chars + 1)
             case WordLeaf():

@@ -13,6 +13,7 @@ from typing import TypeVar
 
 from compiler.automata import (
     CharDfa,
+    CharTransducer,
     Dfa,
     char_complement,
     char_intersection,
@@ -24,10 +25,18 @@ from compiler.automata import (
 )
 from compiler.errors import LimitExceeded
 from compiler.grammars import GrammarWarning
-from compiler.limits import ResourceGuard
+from compiler.limits import LISTED_ITEMS, ResourceGuard
 from compiler.pushdown import PushdownMachine
 from compiler.spec import GrammarSpec, JsonSchemaSpec, Proposition, SequenceSpec
 
+_LISTED = (
+    "where `approximate` names uniqueItems, items come in the order of their list: arrays in other orders are allowed, "
+    "but never written; lower maxItems, or list fewer values"
+)
+_FLAT = (
+    "beside arrays of unique items in any order, values of undeclared properties nest one level deep; declare the "
+    "properties, or set additionalProperties to false"
+)
 LetterDfa = Callable[[Sequence[frozenset[str]], ResourceGuard], Dfa]
 
 
@@ -103,6 +112,26 @@ class PushdownLeaf:
     rejected: Callable[[], ConstraintTree] | None = None
 
 
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class DistinctLeaf:
+    """A constraint on the whole text, whose letters no text writes twice. Letter 0 forgets the others.
+
+    transducer  writes the letters; of no text is a space the first character
+    start       its state before a text
+    letters     how many there are beside letter 0
+    listed      makes a leaf without letters, which leaves texts out
+    The others are as in a CharLeaf.
+    """
+
+    transducer: CharTransducer
+    start: int
+    letters: int
+    leading_space: bool
+    left_out: tuple[LimitExceeded, ...]
+    approximated: tuple[tuple[str, ...], ...]
+    listed: Callable[[], ConstraintTree]
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class BooleanNode:
     """The conjunction of the parts, or their disjunction."""
@@ -119,9 +148,10 @@ class Negation:
 
 
 RegularLeaf = WordLeaf | CharLeaf | LengthLeaf
-Leaf = RegularLeaf | PushdownLeaf
+TextLeaf = CharLeaf | PushdownLeaf | DistinctLeaf
+Leaf = RegularLeaf | PushdownLeaf | DistinctLeaf
 ConstraintTree = Leaf | BooleanNode | Negation
-_LeafType = TypeVar("_LeafType", WordLeaf, CharLeaf, LengthLeaf, PushdownLeaf)
+_LeafType = TypeVar("_LeafType", WordLeaf, CharLeaf, LengthLeaf, PushdownLeaf, DistinctLeaf)
 
 
 def without_bounded_leaves(
@@ -161,8 +191,23 @@ def _bounded(leaf: Leaf) -> ConstraintTree:
 
 
 def approximated_paths(tree: ConstraintTree) -> list[tuple[str, ...]]:
-    """The paths of keywords in schemas that have no effect."""
-    return [path for leaf in leaves_of(tree) if isinstance(leaf, CharLeaf | PushdownLeaf) for path in leaf.approximated]
+    """The paths of keywords in schemas that are approximated."""
+    return [path for leaf in leaves_of(tree) if isinstance(leaf, TextLeaf) for path in leaf.approximated]
+
+
+def warnings_of(tree: ConstraintTree) -> tuple[GrammarWarning, ...]:
+    """What a caller should know of the leaves."""
+    grammars = [warning for leaf in leaves_of_type(tree, PushdownLeaf) for warning in leaf.warnings]
+    bounds = [bound for leaf in leaves_of(tree) if isinstance(leaf, TextLeaf) for bound in leaf.left_out]
+    listed = [GrammarWarning(_LISTED)] if any(bound.limit == LISTED_ITEMS for bound in bounds) else []
+    lettered = [bound for leaf in leaves_of_type(tree, DistinctLeaf) for bound in leaf.left_out]
+    flat = [GrammarWarning(_FLAT)] if any(bound.limit == "undeclared_depth" for bound in lettered) else []
+    return (*grammars, *listed, *flat)
+
+
+def with_lists(tree: ConstraintTree) -> ConstraintTree:
+    """The tree without letters: the leaves that write some leave texts out."""
+    return map_leaves(tree, lambda leaf: leaf.listed() if isinstance(leaf, DistinctLeaf) else leaf)
 
 
 def map_leaves(tree: ConstraintTree, change: Callable[[Leaf], ConstraintTree]) -> ConstraintTree:
@@ -196,8 +241,8 @@ def boolean_dfa(tree: ConstraintTree, leaf_dfa: Callable[[RegularLeaf], Dfa], gu
             return join([boolean_dfa(part, leaf_dfa, guard) for part in tree.parts], guard)
         case Negation():
             return complement(boolean_dfa(tree.part, leaf_dfa, guard))
-        case PushdownLeaf():
-            raise ValueError("a machine has no DFA")
+        case PushdownLeaf() | DistinctLeaf():
+            raise ValueError("a machine has no DFA, and distinct letters have too large a one")
         case _:
             return leaf_dfa(tree)
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from compiler.lifting import UNREACHABLE, TokenAutomaton
-from compiler.products import LazyProduct, ProductCosts
+from compiler.products import DistinctAutomaton, LazyProduct, ProductCosts
 from compiler.pushdown import ExitCosts, PushdownAutomaton
 from decoding.model import LanguageModel, StepInput, begin_text
 
@@ -117,15 +117,17 @@ def product_costs(product: LazyProduct, prior: Tensor) -> ProductCosts | None:
     classes = np.full(product.classes, np.inf)
     np.minimum.at(classes, product.token_class, -prior.numpy())
     eos = -float(prior[list(product.eos_ids)].max())
+    token = -float(prior[list(product.start.witness or product.eos_ids)].mean())
     if not product.has_alternatives:
-        return ProductCosts(classes, eos)
+        return ProductCosts(classes, eos, token)
     found = list[NDArray[np.float64] | ExitCosts]()
     for part in product.parts:
-        cost = exit_costs(part, prior) if isinstance(part, PushdownAutomaton) else cost_to_go(part, prior)
+        tokens = part.tokens if isinstance(part, DistinctAutomaton) else part
+        cost = exit_costs(tokens, prior) if isinstance(tokens, PushdownAutomaton) else cost_to_go(tokens, prior)
         if cost is None:
             return None
         found.append(cost.numpy() if isinstance(cost, Tensor) else cost)
-    return ProductCosts(classes, eos, tuple(found))
+    return ProductCosts(classes, eos, token, tuple(found))
 
 
 def _distinct_edges(state: Integers, column: Integers, edge: Integers, class_cost: Reals) -> EdgeList:

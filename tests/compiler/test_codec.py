@@ -114,7 +114,7 @@ EXPLICIT_CHANGES: tuple[dict[str, Any], ...] = (
     {"starts": {}}, {"eos_ids": [9_999]}, {"symbol_names": ["x"] * 999}, {"boundary_states": -1},
 )
 PUSHDOWN_CHANGES: tuple[dict[str, Any], ...] = (
-    {"machine": {}}, {"tokens": {}}, {"text_start": -1}, {"text_start": "0"}, {"warnings": [["a message"]]},
+    {"machine": {}}, {"tokens": {}}, {"text_start": -1}, {"text_start": "0"}, {"warnings": [["a message", 1, 1, 1]]},
 )
 
 

@@ -8,7 +8,8 @@ are combined, so are the rules under each key. What they cannot express is left 
 from __future__ import annotations
 
 from compiler.json_schema.rules.compiler import RuleCompiler
+from compiler.json_schema.rules.item_letters import LetterCompiler, LetteredTexts
 from compiler.json_schema.rules.letters import OutsideRules
 from compiler.json_schema.rules.network import SchemaRules, schema_rules
 
-__all__ = ["OutsideRules", "RuleCompiler", "SchemaRules", "schema_rules"]
+__all__ = ["LetterCompiler", "LetteredTexts", "OutsideRules", "RuleCompiler", "SchemaRules", "schema_rules"]

@@ -14,7 +14,7 @@ from typing import Protocol
 import numpy as np
 
 from compiler.automata import Dfa, Minterms, minimize, unique_rows
-from compiler.json_schema.arrays import LABEL_TESTS_MAX, Word, label_by, trie
+from compiler.json_schema.arrays import CLOSE, LABEL_TESTS_MAX, OPEN, Word, label_by, spelled_letter, trie
 from compiler.json_schema.fragments import (
     DEAD,
     START,
@@ -28,7 +28,7 @@ from compiler.json_schema.fragments import (
 from compiler.limits import ResourceGuard
 from compiler.pushdown import RuleDfa
 
-_OPEN, _CLOSE = 3, 4  # symbols of control characters; `Assembler` has a meaning for smaller ones
+_OPEN, _CLOSE = ord(OPEN), ord(CLOSE)
 _FIRST_DIGIT = ord("0")
 _PARTS_MAX = 16  # of the values at one place in a difference
 _VALUE_BEGINS = [ord(character) for character in '"[{-0123456789tfn']
@@ -41,7 +41,7 @@ class OutsideRules(Exception):
 
 def word_of(rule: int) -> Word:
     """The spelling of the letter of a rule."""
-    return (_OPEN, *map(ord, str(rule)), _CLOSE)
+    return tuple(map(ord, spelled_letter(rule)))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

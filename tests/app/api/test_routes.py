@@ -111,6 +111,16 @@ def test_answers_list_the_keywords_that_are_approximated(client: TestClient) -> 
     assert generate(client, KEYWORDS)["approximate"] == []
 
 
+def test_answers_say_that_items_come_in_one_order(client: TestClient) -> None:
+    schema = {"type": "array", "items": {"enum": [f"value {n}" for n in range(12)]}, "uniqueItems": True, "maxItems": 9}
+    exact, listed = {"json_schema": schema}, {"sequence": [{"json_schema": schema}]}
+    for answer in (compiled(client, listed), generate(client, listed), generate(client, listed)):
+        assert answer["approximate"] == ["/uniqueItems"]
+        assert [each["message"].startswith("where `approximate` names") for each in answer["warnings"]] == [True]
+    for answer in (compiled(client, exact), generate(client, exact, max_tokens=80)):
+        assert answer["approximate"] == [] and "warnings" not in answer
+
+
 def test_a_default_answer_has_a_number_as_its_proven_gap(client: TestClient) -> None:
     choices = generate(client, KEYWORDS, n=4, trace=True)["choices"]
     gaps = [choice["proven_gap"] for choice in choices]
