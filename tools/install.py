@@ -19,6 +19,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -64,6 +65,7 @@ class Environment:
         if not self.has_own_pip:
             subprocess.run([self.python, "-m", "ensurepip"], check=True, stdout=subprocess.DEVNULL)
 
+    @cached_property
     def uv(self) -> str | None:
         """The program uv, installed if missing; None if unavailable."""
         path = self.folder / "bin" / "uv"
@@ -107,7 +109,7 @@ def configured_source(environment: Environment) -> Source | None:
 
 def backend_source(environment: Environment, backend: str) -> Source | None:
     """PyTorch's own builds, where uv is to be had and finds them."""
-    uv = environment.uv()
+    uv = environment.uv
     if uv is None:
         return None
     command = (uv, "pip", "install", "--python", environment.python, "--torch-backend", backend)
@@ -144,7 +146,7 @@ def install_locked(environment: Environment, files: tuple[str, ...]) -> None:
     reached by pip alone.
     """
     locked = ("--no-deps", "--require-hashes", *(f"--requirement={LOCKS / name}.txt" for name in files))
-    uv = environment.uv()
+    uv = environment.uv
     command = (uv, "pip", "install", "--quiet", "--python", environment.python, *locked) if uv else ("false",)
     if subprocess.run(command, capture_output=True, env=dict(os.environ) | QUICK).returncode:
         subprocess.run((*environment.install, *locked), check=True)

@@ -34,6 +34,7 @@ def environment(
     monkeypatch.setenv("PIP_INDEX_URL", small_wheels.make_index(tmp_path / "simple", [cuda]))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     yield empty_environment
+    vars(empty_environment).pop("uv", None)  # what was found is kept
     for name in ("bin/uv", "arguments"):
         (empty_environment.folder / name).unlink(missing_ok=True)
 

@@ -103,7 +103,7 @@ def test_the_variable_comes_before_pip_configuration(machine: Machine, tmp_path:
 @pytest.mark.long
 def test_without_a_cpu_build_the_index_is_used_and_named(machine: Machine) -> None:
     printed, packages = machine.install()
-    assert printed.startswith("downloading uv, which finds PyTorch's own builds: 1 packages of locks/, ")
+    assert printed.startswith("downloading uv, which installs the others: 1 packages of locks/, ")
     assert "\nPyTorch's own builds cannot be reached, so that the package index's build is taken" in printed
     assert "from the package index, about 3 GB with CUDA" in printed
     assert {"torch-2.13.0", "nvidia_cublas-13.0"} <= packages
