@@ -66,8 +66,6 @@ TARGETS: dict[str, tuple[str, ...]] = {  # the files and folders on which each d
     "test-long": (),
 }  # fmt: skip
 OPTIONAL = {"pythons", "audit"}  # may stay "not run": they need other interpreters, and an advisory service
-# Has not passed yet since records are kept, and is demanded from its first pass on.
-NEW = {"chaos"}
 
 
 def _content(path: Path) -> bytes:
@@ -102,8 +100,7 @@ def stale() -> list[str]:
     for target, files in TARGETS.items():
         _, result, covered = found.get(target, ("", "", ""))
         accepted = ("passed", "not run") if target in OPTIONAL else ("passed",)
-        is_demanded = bool(files) and not (target in NEW and result != "passed")
-        if is_demanded and (result not in accepted or covered != digest(target)):
+        if files and (result not in accepted or covered != digest(target)):
             names.append(target)
     return names
 
