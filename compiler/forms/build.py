@@ -165,7 +165,7 @@ def _schema_leaf(
             transducer=texts.transducer, start=texts.start, letters=texts.letters, leading_space=strips_space,
             left_out=tuple(left_out), approximated=tuple(approximated),
             listed=partial(_schema_leaf, spec, engines, guard, path, shortens=shortens),
-        )  # fmt: skip
+        )
     bounded = partial(constraint_tree, spec, engines, guard, path, shortens=shortens, regular=True)
 
     def both(other: JsonSchemaSpec) -> PushdownLeaf | CharLeaf | None:

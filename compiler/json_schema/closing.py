@@ -165,7 +165,7 @@ class _Closer:
             node, all_of=all_of, choices=choices, order=tuple(map(copied, node.order)),
             conditions=tuple(each for each in node.conditions if not (expanded and self._decides(each))),
             objects=node.objects and self._objects(node.objects), arrays=node.arrays and self._arrays(node.arrays),
-        )  # fmt: skip
+        )
         return placed
 
     def _choices(self, choice: Alternatives, has_options: bool) -> Iterator[Alternatives]:
@@ -200,7 +200,7 @@ class _Closer:
         tags = {
             name: values for fact in facts for name, inner in fact.properties
             if name in required and (values := self._strings(inner)) is not None
-        }  # fmt: skip
+        }
         types = [{"number" if name == "integer" else name for name in node.types} for node in nodes if node.types]
         return _Marks(set.intersection(*types) if types else None, tags)
 

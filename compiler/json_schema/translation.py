@@ -99,7 +99,7 @@ def schema_dfa(
         read = partial(
             _Schema, document, ObjectLayout(whitespace, any_order), embed, guard, schemas=schemas, strict=strict,
             approximate=approximate, shortens=shortens,
-        )  # fmt: skip
+        )
         depth = EXPLICIT_DEPTH if max_depth is None else max_depth
         made = _closed_first(read, lambda schema: schema.dfa(depth, guard), closed_objects and shortens)
     made.report(left_out, approximated)
@@ -134,7 +134,7 @@ def schema_texts(
         read = partial(
             _Schema, document, ObjectLayout(whitespace, any_order), embed, guard, schemas=schemas, strict=strict,
             approximate=approximate, shortens=shortens,
-        )  # fmt: skip
+        )
         made = _closed_first(
             read, lambda schema: schema.texts(max_depth, explicit_states_max, with_letters), closed_objects and shortens
         )
@@ -244,7 +244,7 @@ class _Schema:
         return None if made is None or (max_depth is None and made[1].cuts) else made[0]
 
     def lettered(self, max_depth: int | None) -> _Translation | None:
-        """The same with letters that name items. Values of undeclared properties may nest deeper."""
+        """As `small_dfa`, with letters that name items. Values of undeclared properties may nest deeper."""
         made = self._small(EXPLICIT_DEPTH if max_depth is None else max_depth, LETTERED_STATES_MAX, LetterCompiler)
         if made is None or not isinstance(made[0].texts, LetteredTexts):
             return None

@@ -41,9 +41,9 @@ def distinct_letters(count: int) -> Dfa:
     return Dfa(np.arange(count + 1, dtype=np.int32), table, np.arange(2 * count + 1) != DEAD, start=1)
 
 
-def first_states(letters: Dfa) -> tuple[int, ...]:
-    """The states of `distinct_letters` before any letter is written."""
-    return tuple(range(1, letters.states, 2))
+def first_states(states: int) -> tuple[int, ...]:
+    """The states of `distinct_letters` before any letter is written. `states`: how many there are."""
+    return tuple(range(1, states, 2))
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
@@ -86,7 +86,7 @@ class DistinctAutomaton:
     @property
     def first_states(self) -> tuple[int, ...]:
         """The states of the letters' DFAs before any letter is written."""
-        return tuple(range(1, self.tokens.letter_states, 2))
+        return first_states(self.tokens.letter_states)
 
     @property
     def start(self) -> Stacks:
@@ -119,7 +119,7 @@ class DistinctAutomaton:
         return self.tokens.table_bytes + sum(int(table.nbytes) for table in tables)
 
     def with_own_classes(self, ids: np.ndarray) -> DistinctAutomaton:
-        """The same automaton with a class for each of these ids. `ids` is int64 [n]; each begins a character."""
+        """The automaton with a class for each of these ids. `ids` is int64 [n]; each begins a character."""
         return replace(self, tokens=self.tokens.with_own_classes(ids))
 
     def bounds(self, rows: Integers, states: Integers) -> np.ndarray:

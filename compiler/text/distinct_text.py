@@ -104,7 +104,7 @@ class DistinctReader:
     def __init__(self, text: DistinctText) -> None:
         self._text = text
         self._transducer_state = text.text_start
-        self._states = np.array(first_states(text.letter_dfa))
+        self._states = np.array(first_states(text.letter_dfa.states))
         self._between_characters = text.text_start
 
     @property

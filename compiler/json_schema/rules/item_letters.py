@@ -64,7 +64,7 @@ class LetterCompiler(SchemaCompiler):
     def combine(
         self, left: Fragment | None, right: Fragment | None, operation: Operation, guard: ResourceGuard
     ) -> Fragment | None:
-        """The same as `combine`. Only a union may have letters."""
+        """As `combine`, where only a union may have letters."""
         _require_no_letters([] if operation == "or" else [left, right])
         return combine(left, right, operation, guard)
 
@@ -80,13 +80,13 @@ class LetterCompiler(SchemaCompiler):
         first, column = unique_rows(read.characters.table[:, columns].T)
         table, ends = read.characters.table[:, columns[first]], read.characters.label != 0
         words = _Words(read.letters)
-        begun = table.any(axis=1) | ends  # states that read more than a letter
+        has_text = table.any(axis=1) | ends  # states with a character, or the end, behind them
         # A letter is written with the character before it; behind a number, which may go on, with the one behind it.
-        pairs = [(state, *words.behind(state, begun)) for state in range(len(table))]
+        pairs = [(state, *words.behind(state, has_text)) for state in range(len(table))]
         behind, output = np.array([(target, words.number(word)) for _, target, word in pairs], dtype=np.int32).T
         next_state, written = behind[table], output[table]
         final_output = np.where(ends, _NO_OUTPUT, NO_END).astype(np.int32)
-        for state in filter(begun.__getitem__, read.letters):
+        for state in filter(has_text.__getitem__, read.letters):
             letter, after = words.only(state)
             live = table[after] != DEAD
             if after in read.letters or (table[state, live] != DEAD).any() or ends[after]:
@@ -121,10 +121,10 @@ class _Words:
             raise OutsideRules("two texts write different letters at one place")
         return self._letters[state][0]
 
-    def behind(self, state: int, begun: np.ndarray) -> tuple[int, Word]:
+    def behind(self, state: int, has_text: np.ndarray) -> tuple[int, Word]:
         """The state behind letters, and these. A state that reads more stays where it is."""
         word = Word()
-        while state in self._letters and not begun[state]:
+        while state in self._letters and not has_text[state]:
             letter, state = self.only(state)
             word = (*word, letter)
         return state, word

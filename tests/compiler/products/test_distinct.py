@@ -135,8 +135,8 @@ def test_the_texts_are_those_of_a_validator() -> None:
             assert not check.satisfied, (seed, text)
             # After that many characters no text goes on, and before it one may.
             assert check.violated_at is not None
-            begun = [each for each in ranking.texts if each.startswith(text[: check.violated_at])]
-            assert begun, (seed, text, check)
+            continued = [each for each in ranking.texts if each.startswith(text[: check.violated_at])]
+            assert continued, (seed, text, check)
 
 
 class Spelling:
