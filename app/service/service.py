@@ -65,6 +65,7 @@ class SubmittedJob:
 
     compile_job  the compilation that the job waits for, to which the caller is subscribed too; None without one
     max_tokens   the budget to check after the compilation; None if it is not checked then
+    streams      whether its steps are sent as events
     """
 
     job_id: str
@@ -73,6 +74,7 @@ class SubmittedJob:
     context: SubmissionContext
     compile_job: str | None = None
     max_tokens: int | None = None
+    streams: bool = False
 
     @property
     def shares(self) -> tuple[str, ...]:
@@ -186,7 +188,7 @@ class Service:
         job_id = await self.jobs.submit_owned(
             self._queue, job, context, priority=params.priority, weight=params.weight
         )
-        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens)
+        return SubmittedJob(job_id, job.deadline, timeout_s, context, compile_job, max_tokens, params.stream)
 
     async def _begin_decode(self, params: DecodeParams, context: SubmissionContext) -> SubmittedJob:
         scorer = params.scorer
@@ -329,17 +331,18 @@ class EventSubscription:
     job: SubmittedJob
 
     async def wait_until_begun(self) -> None:
-        """Wait for the compilation, then shortly for the first step.
+        """Wait for the compilation, then shortly for a stream's first step.
 
-        So a job that its worker refuses at once is answered by a status of its own, in a stream too. Raises what
-        `answer` raises.
+        So a stream whose worker refuses it at once is answered by a status of its own. Raises what `answer`
+        raises.
         """
         try:
             async with self.job.until_deadline():
                 await self.service.wait_for_compilation(self.job)
-                with contextlib.suppress(StorageDown, TimeoutError):
-                    async with asyncio.timeout(FIRST_STEP_S_MAX):
-                        await self._wait_for_step()
+                if self.job.streams:
+                    with contextlib.suppress(StorageDown, TimeoutError):
+                        async with asyncio.timeout(FIRST_STEP_S_MAX):
+                            await self._wait_for_step()
         except BaseException:
             await self.unsubscribe()
             raise
