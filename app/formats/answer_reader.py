@@ -148,12 +148,21 @@ class AnswerReader:
 
     def _found_calls(self, calls: CallFormat, text: str, at: int) -> Sequence[ToolCall]:
         found = list[ToolCall]()
+
+        def may_end(end: int) -> bool:
+            rest = text[end + len(calls.tail) :]
+            if calls.separator is None or calls.end.startswith(rest):
+                return calls.end.startswith(rest)
+            at = len(text) - len(rest) + len(calls.separator)
+            heads = (calls.separator + head_of(calls, each.name, text, at) for each in self.tools)
+            return any(rest.startswith(head) or head.startswith(rest) for head in heads)
+
         while True:
             heads = ((each, head_of(calls, each.name, text, at)) for each in self.tools)
             tool, head = next(((each, head) for each, head in heads if text.startswith(head, at)), (None, ""))
             if tool is None:
                 return found
-            arguments, end = tool.arguments.read(text, at + len(head) - len(calls.opening))
+            arguments, end = tool.arguments.read(text, at + len(head) - len(calls.opening), may_end)
             found.append(ToolCall(tool.name, arguments, tool.custom))
             if end is None:
                 return found

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
@@ -20,6 +20,7 @@ _SCALAR = re.compile(r"[^\s,)\]}<]+")
 # A sign, a string of JSON or a word, which is a key before a colon.
 _PIECE = re.compile(r'\s*(?:([{}\[\],:])|("(?:[^"\\]|\\.)*")|([^\s,:{}\[\]"<]+)(?:(?=(:))|(?=[\s,}\]])))', re.DOTALL)
 _SPACED = {",": ", ", ":": ": "}
+MayEnd = Callable[[int], bool]  # whether a call may end at a place: what is behind its tail can be behind a call
 PYTHON_VALUES = {"True": "true", "False": "false"}
 
 
@@ -31,7 +32,7 @@ class JsonReader:
     after: str = ""
     kind: Literal["json"] = "json"
 
-    def read(self, text: str, at: int) -> tuple[str, int | None]:
+    def read(self, text: str, at: int, may_end: MayEnd) -> tuple[str, int | None]:
         """The arguments at a place in a text, and where they end.
 
         The end is None if it is not there yet.
@@ -45,18 +46,23 @@ class JsonReader:
 
 @dataclass(frozen=True, slots=True)
 class RawReader:
-    """Reads the text of a custom tool, up to another text. Without that one it ends with the answer."""
+    """Reads the text of a custom tool, up to another text. Without that one it ends with the answer.
+
+    The text may contain the other one, such as the bracket that closes a call in Python.
+    """
 
     end: str
     before: str = ""
     after: str = ""
     kind: Literal["raw"] = "raw"
 
-    def read(self, text: str, at: int) -> tuple[str, int | None]:
+    def read(self, text: str, at: int, may_end: MayEnd) -> tuple[str, int | None]:
         """The text at a place, and where it ends; as of `JsonReader`."""
         at += len(self.before)
         ends = self.after + self.end
         end = text.find(ends, at) if ends else -1
+        while end >= 0 and not may_end(end + len(self.after)):
+            end = text.find(ends, end + 1)
         if end >= 0:
             return text[at:end], end + len(self.after)
         return without_beginning(text[at:], ends), None
@@ -73,7 +79,7 @@ class SingleReader:
     format: ParameterFormat
     kind: Literal["single"] = "single"
 
-    def read(self, text: str, at: int) -> tuple[str, int | None]:
+    def read(self, text: str, at: int, may_end: MayEnd) -> tuple[str, int | None]:
         """The arguments at a place, and where they end; as of `JsonReader`."""
         members, left = list[str](), dict(self.parameters)
         while True:
@@ -121,7 +127,7 @@ class QuotedReader:
     quote: str
     kind: Literal["quoted"] = "quoted"
 
-    def read(self, text: str, at: int) -> tuple[str, int | None]:
+    def read(self, text: str, at: int, may_end: MayEnd) -> tuple[str, int | None]:
         """The arguments at a place, and where they end; as of `JsonReader`."""
         written, depth = list[str](), 0
         while (piece := self._piece(text, at)) is not None:

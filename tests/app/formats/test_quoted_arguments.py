@@ -67,7 +67,7 @@ def test_quoted_arguments_satisfy_their_schema_and_are_read(schema: dict[str, An
     assert check_text(written, text).satisfied == (value is not None)
     if value is not None:
         jsonschema.validate(value, schema)
-        read, end = arguments.reader.read(text + "<tool_call|>", 0)
+        read, end = arguments.reader.read(text + "<tool_call|>", 0, lambda _: True)
         assert json.loads(read) == value and end == len(text)
 
 

@@ -37,6 +37,7 @@ from compiler.text import check_text
 from tests.app.openai.chat_models import MARKERS, TEMPLATES, call_begin, reply_of, small_family, without_ids
 from tests.fake_models import HashModel
 from tests.long.fuzz_paths import PATHS, Case
+from tests.servers.cluster import FULL
 
 REFUND: dict[str, Any] = {
     "type": "object", "properties": {
@@ -107,13 +108,13 @@ def check_continues(former: AnswerParts, current: AnswerParts) -> None:
         assert call.name == before.name and call.arguments.startswith(before.arguments)
 
 
-def answers_of(files: ModelFiles, answer: AnswerFormat, seeds: int = 2) -> Iterator[str]:
+def answers_of(files: ModelFiles, answer: AnswerFormat) -> Iterator[str]:
     """Answers by all decoders, from the least budget up."""
     constraint = compile_spec(spec_from_json(answer.constraint), files.vocabulary)
     assert not isinstance(constraint.tokens, LazyProduct)
     eos = files.vocabulary.eos_ids
-    for seed in range(seeds):
-        draw = random.Random(seed)
+    for seed in range(3 if FULL else 1):
+        draw = random.Random(f"{seed} {answer.constraint}")
         budget = constraint.tokens.min_tokens + draw.choice((0, 1, 5, 20, 40))
         model = HashModel(files.vocabulary.size, eos, seed=seed)
         path, _ = PATHS[draw.choice(list(PATHS))]
@@ -198,7 +199,7 @@ def test_templates_write_results_as_the_family_does(name: str) -> None:
 def test_required_calls_satisfy_their_schemas_as_templates_write_them(small_files: ModelFiles) -> None:
     for parallel in (True, False):
         family, answer = format_of(small_files, tool_choice="required", parallel_tool_calls=parallel)
-        for text in answers_of(small_files, answer, seeds=3 if parallel else 1):
+        for text in answers_of(small_files, answer):
             parts = read_in_pieces(answer, text)
             assert parts.calls and not parts.content, text
             assert len(parts.calls) == 1 or (parallel and family.calls.separator is not None)
@@ -219,6 +220,21 @@ def test_custom_tools_take_texts_of_their_grammar(small_files: ModelFiles) -> No
         check_calls(parts.calls)
 
 
+def test_the_text_of_a_custom_tool_may_contain_what_ends_a_call(files: ModelFiles) -> None:
+    family, answer = format_of(files, tools=[QUERY, SHOUT], tool_choice="required")
+    calls = family.calls
+    around = calls.parameters.around_input if calls.parameters and not calls.parameters.python else ("", "")
+    ending = around[1] + calls.tail or calls.trigger
+    written = [ToolCall("shout", f"A{ending}B{ending}!", custom=True), ToolCall("query", f"({ending})", custom=True)]
+    if calls.separator is None:
+        written = written[:1]
+    begins = [call_begin(calls, call.name).removeprefix(calls.begin) for call in written]
+    heads = [(begin.removesuffix(calls.opening) if around[0] else begin) + around[0] for begin in begins]
+    each = [head + call.arguments + around[1] + calls.tail for head, call in zip(heads, written, strict=True)]
+    text = calls.begin + (calls.separator or "").join(each) + calls.end
+    assert read_in_pieces(answer, text) == AnswerParts(calls=tuple(written)), text
+
+
 def test_thoughts_end_within_their_budget(thinking_files: ModelFiles) -> None:
     form = think_format(thinking_files.chat_template)
     assert form is not None
@@ -227,7 +243,7 @@ def test_thoughts_end_within_their_budget(thinking_files: ModelFiles) -> None:
         schema = {"json_schema": {"type": "object", "properties": {"a": {"type": "boolean"}}, "required": ["a"],
                                   "additionalProperties": False}}  # fmt: skip
         answer = replace(answer, reply_spec=schema)
-        for text in answers_of(thinking_files, answer, seeds=1):
+        for text in answers_of(thinking_files, answer):
             parts = read_in_pieces(answer, text)
             assert form.mark not in parts.reasoning and (budget != 0 or not parts.reasoning)
             assert parts.calls or set(json.loads(parts.content)) == {"a"}
