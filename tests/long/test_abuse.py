@@ -33,7 +33,7 @@ def test_behind_the_proxy_every_attacker_is_let_go(service: tuple[ServiceProcess
 
 
 def test_the_service_conforms_to_its_openapi_document(service: tuple[ServiceProcess, str], tmp_path: Path) -> None:
-    output = schemathesis(*service, tmp_path, "--max-examples", "5", "--phases", "fuzzing,stateful")
+    output = schemathesis(*service, tmp_path, "--max-examples", "2", "--phases", "fuzzing")
     assert "No issues found" in output or "passed" in output
     assert service[0].log.count("route=/generate status=20"), "some requests were more than refused"
 

@@ -105,6 +105,7 @@ def test_waiting_jobs_run_once_and_in_time(clock_pair: tuple[Cluster, Clocks], w
 
 
 @pytest.mark.parametrize("step", (HOUR, -HOUR))
+@pytest.mark.sample(1)
 def test_a_clock_step_does_not_hide_a_dead_workers_job(clock_pair: tuple[Cluster, Clocks], step: int) -> None:
     parts, times = clock_pair
     with parts.client() as http:

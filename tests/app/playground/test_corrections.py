@@ -18,6 +18,7 @@ pytestmark = pytest.mark.usefixtures("no_graphviz")
 APPLY = """async ([request, edits]) => (await import('/static/suggestions.js')).applySuggestion(request, edits)"""
 
 
+@pytest.mark.long
 def test_the_page_applies_every_suggestion_as_the_client_does(page: Page, service: ServiceProcess) -> None:
     visit(page)
     corrected = [mistake for mistake in table("mistakes")["mistake"] if "corrected" in mistake]

@@ -162,6 +162,7 @@ def test_a_broken_link_shows_a_notice_and_an_example(page: Page) -> None:
         expect(page.locator("#notice")).to_be_hidden()
 
 
+@pytest.mark.long
 def test_a_copied_link_leads_to_the_same_page(browser: Browser, service: ServiceProcess) -> None:
     with open_page(browser, service.url, WIDE, permissions=["clipboard-read", "clipboard-write"]) as web_page:
         page = visit(web_page.page)

@@ -36,6 +36,7 @@ def page(page: Page) -> Page:
     return visit(page)
 
 
+@pytest.mark.long
 def test_copied_code_runs_with_curl_and_both_clients(page: Page) -> None:
     tab(page, "Choice")
     page.get_by_label("Choices").fill("it's “\"$HOME\"” `x` \\n 😀\nyes")
@@ -108,6 +109,7 @@ def test_the_checker_marks_the_violation_and_the_violated_part(page: Page) -> No
     expect(page.locator(".verdict")).to_contain_text("ends too early")
 
 
+@pytest.mark.long
 def test_an_explanation_sample_can_be_sent_to_the_checker(page: Page) -> None:
     formula(page, FORMULA)
     sample = page.locator(".sample").first
@@ -117,6 +119,7 @@ def test_an_explanation_sample_can_be_sent_to_the_checker(page: Page) -> None:
     expect(page.locator(".verdict")).to_contain_text("✓")
 
 
+@pytest.mark.long
 def test_compare_shows_a_verdict_per_algorithm(page: Page) -> None:
     tab(page, "Side by side")
     page.get_by_role("button", name="Compare").click()
@@ -139,6 +142,7 @@ def test_a_too_small_budget_is_reported_and_fixed_by_button(page: Page) -> None:
     generate(page)
 
 
+@pytest.mark.long
 def test_options_follow_the_algorithm_and_samples_repeat_by_seed(page: Page) -> None:
     page.get_by_text("Options").click()
     expect(page.get_by_label("length_penalty")).to_be_visible()
@@ -168,6 +172,7 @@ def test_a_generation_can_be_stopped(page: Page) -> None:
     expect(page.get_by_role("button", name="Generate")).to_be_enabled()
 
 
+@pytest.mark.long
 def test_stop_ends_the_plain_answer_too(page: Page) -> None:
     wait_for_compilation(page)
     page.route(re.compile("/generate$|/v1/completions$"), lambda route: None)  # neither is answered
@@ -210,6 +215,7 @@ def test_a_broken_stream_resumes_where_it_stopped(page: Page) -> None:
     expect(page.locator(".choices li")).to_have_count(3)
 
 
+@pytest.mark.long
 def test_a_stream_may_break_after_each_event(page: Page) -> None:
     resumed = 0
 
@@ -238,6 +244,7 @@ def test_positions_of_the_service_are_offsets_in_a_text(page: Page) -> None:
     assert offsets == [0, 1, 3, 4, 4]
 
 
+@pytest.mark.long
 def test_a_restart_discards_earlier_events(page: Page) -> None:
     def restarted_stream(route: Route) -> None:
         full_response = route.fetch()
@@ -270,6 +277,7 @@ def test_every_rejection_is_shown_as_a_helpful_sentence(web_page: WatchedPage, p
     ignore_rejections(web_page)
 
 
+@pytest.mark.long
 def test_every_error_code_has_a_sentence_without_its_fields(page: Page) -> None:
     sentence_pairs = page.evaluate(
         """async () => {

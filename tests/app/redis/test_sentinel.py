@@ -242,7 +242,8 @@ async def test_an_encrypted_failover_loses_nothing(tmp_path: Path, server_from_p
         assert (await check_server(servers.url, "ABS_BROKER", True, False, 20.0))["persistence"] == "AOF"
         with pytest.raises(StorageDown):
             await check_server(servers.url.partition("&")[0], "ABS_BROKER", True, False, 1.0)
-        await fail_over_under_load(servers, 1)
+        if FULL:
+            await fail_over_under_load(servers, 1)
 
 
 def has_tls(folder: Path, options: tuple[str, ...]) -> bool:
