@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Literal
 
 from pydantic import JsonValue
 
 from app.errors import InvalidRequest, RequestOverLimit
-from app.messages import GenerationOptions, Priority, ScorerTask, WarningBody
+from app.messages import Failure, GenerationOptions, Priority, RequestPlace, ScorerTask, WarningBody, place_of
 from app.models import ModelFiles
 from app.settings import Settings
+from compiler.diagnostics import contradiction
 from compiler.lifting import BUDGET_MAX
 from compiler.spec import LabelsSpec, Spec
 
@@ -32,7 +33,7 @@ class GenerateParams:
                         caller did not set
     answer              the JSON of an AnswerReader, which finds thoughts and messages; None if answers are texts
     messages            whether each choice has the message that the reader finds in it
-    reply_paths         where the caller's constraint stands in `spec`, beside those of tools; None: it is all of `spec`
+    places              where the parts of `spec` stand in the request; None: all of it is the caller's constraint
     stops               strings that may end an answer, and are then removed
     excludes_stops      whether `spec` combines a constraint with one that excludes stop strings, by `all`
     prompt_log_probs    how many alternatives to list in the place of each token of the prompt; None: no log-probs of it
@@ -51,7 +52,7 @@ class GenerateParams:
     clamp_to_context: bool = False
     answer: dict[str, JsonValue] | None = None
     messages: bool = False
-    reply_paths: tuple[str, ...] | None = None
+    places: tuple[RequestPlace, ...] | None = None
     stops: tuple[str, ...] = ()
     excludes_stops: bool = False
     prompt_log_probs: int | None = None
@@ -64,14 +65,23 @@ class GenerateParams:
         return self.options.rows * self.options.max_tokens
 
 
-def unsatisfiable_beside_tools(reply_paths: Sequence[str]) -> str:
-    """Why no answer satisfies a request whose format has calls or thoughts.
+def unsatisfiable_beside_tools(failure: Failure, places: Sequence[RequestPlace]) -> Failure:
+    """The failure where no answer in a format of calls fits.
 
-    reply_paths  where the caller's constraint stands in that of the answer; empty if replies are not constrained
+    It names the tool and the keywords of its schema that contradict each other, if these alone are in conflict.
     """
-    if reply_paths:
-        return "no reply satisfies the constraint, and no call the schema of its tool"
-    return "no arguments satisfy the schema of a tool that may be called"
+    if not all(place.tool for place in places):
+        detail = "no reply satisfies the constraint, and no call the schema of its tool"
+    else:
+        detail = "no arguments satisfy the schema of a tool that may be called"
+    conflict = failure.fields.get("conflict")
+    parts = [str(part)[1:].partition("' ") for part in conflict] if isinstance(conflict, list) else []
+    found = place_of(parts[0][0], places) if parts else None
+    if found is None or not found.tool or any(place_of(path, places) != found for path, _, _ in parts):
+        return replace(failure, detail=detail, fields={})  # other parts are not the caller's
+    named = [f"'{found.below(path)}' {words}" if found.below(path) else words[1:-1] for path, _, words in parts]
+    detail = f'tool "{found.tool}": no arguments satisfy the schema{contradiction(named)}'
+    return replace(failure, detail=detail, fields={"conflict": list[JsonValue](named), "field": found.parameters})
 
 
 def budget_beside(max_tokens: int, prompt_tokens: int, context_tokens: int | None) -> int:

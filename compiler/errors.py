@@ -169,7 +169,7 @@ class SpecUnsatisfiable(SpecError):
     conflict  conjuncts that contradict each other, each by its field and in a few words; empty where that is not known
     """
 
-    facts = replace(UNSATISFIABLE, fields=("conflict",))
+    facts = replace(UNSATISFIABLE, fields=("conflict", "field"))  # a request of several constraints has a `field`
 
     def __init__(self, message: str, *, conflict: tuple[str, ...] = ()) -> None:
         super().__init__(message)

@@ -14,8 +14,9 @@ from typing import Any
 
 from app.formats.answer_reader import AnswerParts, AnswerReader, ReadableTool, Thinking
 from app.formats.stops import stop_constraint
-from app.formats.tool_arguments import Arguments, Part, paths_of
+from app.formats.tool_arguments import Arguments, Part, parts_of
 from app.formats.tool_formats import CallFormat
+from app.messages import RequestPlace
 from app.models import ModelFiles
 
 LITERAL_CHARS = 5  # of text beside which a part of its own saves nothing
@@ -73,18 +74,13 @@ class AnswerFormat:
             return {"any": [*calls, *self._distinct_replies(self.reply_spec, beginnings)]}
         return {"sequence": [*thought, self._body()]}
 
-    def reply_paths(self) -> tuple[str, ...]:
-        """Where the request's own constraint stands in the constraint."""
-        return () if self.reply_spec is None else tuple(paths_of(self.reply_spec, self.constraint))
-
-    def tool_of(self, field: str) -> tuple[CallableTool, str] | None:
-        """The tool in whose parameters a field stands, and the place."""
+    def places(self) -> tuple[RequestPlace, ...]:
+        """Where parts of the constraint stand in it, and in the request."""
+        stated = {} if self.reply_spec is None else {id(self.reply_spec): RequestPlace("")}
         for tool in self.tools:
-            for inner, schema in tool.arguments.schemas():
-                for path in paths_of(schema, self.constraint) if isinstance(schema, dict) else ():
-                    if f"{field}.".startswith(path):
-                        return tool, ".".join(filter(None, (inner, field[len(path) :])))
-        return None
+            schemas = [(within, each) for within, each in tool.arguments.schemas() if isinstance(each, dict)]
+            stated |= {id(each): RequestPlace("", tool.name, tool.path, within) for within, each in schemas}
+        return tuple(replace(stated[id(part)], inside=path) for path, part in parts_of(self.constraint, stated))
 
     def _body(self) -> Part:
         if self.calls is None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 import urllib.parse
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
@@ -80,8 +80,8 @@ class WholeArguments:
     schema: Mapping[str, Any] | None = None
 
     def schemas(self) -> Sequence[tuple[str, object]]:
-        found = [(each, path) for each in _schemas_in(self.parts) for path in paths_of(each, self.schema)]
-        return [(path.removesuffix("."), each) for each, path in found]
+        inside = {id(each) for each in _schemas_in(self.parts)}
+        return [(path.removesuffix("."), each) for path, each in parts_of(self.schema, inside)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -244,14 +244,14 @@ class _Values:
         return replace(self, depth=self.depth + levels)
 
 
-def paths_of(value: object, inside: object, path: str = "") -> Iterator[str]:
-    """Where a value stands inside another one."""
-    if inside is value:
-        yield path
+def parts_of(value: object, ids: Collection[int], path: str = "") -> Iterator[tuple[str, object]]:
+    """The parts of a value with certain ids, and their paths."""
+    if id(value) in ids:
+        yield path, value
         return
-    fields = inside.items() if isinstance(inside, dict) else enumerate(inside) if isinstance(inside, list) else ()
+    fields = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     for name, each in fields:
-        yield from paths_of(value, each, f"{path}{name}.")
+        yield from parts_of(each, ids, f"{path}{name}.")
 
 
 def _schemas_in(part: object) -> Iterator[object]:

@@ -95,6 +95,7 @@ from app.messages.parts import (
     ViolationBody,
     WordBody,
 )
+from app.messages.places import RequestPlace, place_of
 from app.messages.policies import BrokenRuleBody, PolicyEvent, PolicyStateBody
 from app.messages.readiness import NotReadyCode, NotReadyReason
 from app.messages.signing import VERSION, Signatures, sign, signing_keys, verify
@@ -114,14 +115,15 @@ __all__ = [
     "CompileResponse", "CompiledEventBody", "ConjunctBody", "DecodeJob", "DecodeJobResult", "DecodeResponse",
     "DescribeJob", "DescribeJobResult", "ExplainJob", "ExplainJobResult", "Failure", "GenerateJob",
     "GenerateJobResult", "GeneratedBody", "GenerationOptions", "Job", "LabelStepBody", "NotReadyCode",
-    "NotReadyReason", "OwnedJob", "PolicyEvent", "PolicyJob", "PolicyJobResult", "PolicyResponse", "PolicyStateBody",
-    "Priority", "Progress", "PromptTokenBody", "Reason", "RejectedTokenBody", "RestartEventBody", "RestartMessage",
-    "Result", "ScorerTask", "Signatures", "StepEventBody", "StepMessage", "StepRowBody", "StrictModel", "TimingsBody",
-    "TokenStepBody", "TokenizeJob", "TokenizeJobResult", "UsageBody", "ViolationBody", "WarningBody",
-    "Warnings", "WordBody", "approximation_warnings", "automaton_hash", "automaton_key", "charge_key",
+    "NotReadyReason", "OwnedJob", "PolicyEvent", "PolicyJob", "PolicyJobResult", "PolicyResponse",
+    "PolicyStateBody", "Priority", "Progress", "PromptTokenBody", "Reason", "RejectedTokenBody", "RequestPlace",
+    "RestartEventBody", "RestartMessage", "Result", "ScorerTask", "Signatures", "StepEventBody", "StepMessage",
+    "StepRowBody", "StrictModel", "TimingsBody", "TokenStepBody", "TokenizeJob", "TokenizeJobResult", "UsageBody",
+    "ViolationBody", "WarningBody", "Warnings", "WordBody", "approximation_warnings", "automaton_hash",
+    "automaton_key", "charge_key",
     "compile_job_key",
     "constraint_warnings", "dump", "explain_job_key", "explanation_key", "failure_key", "failure_of",
     "grammar_warnings", "idempotent_job_key", "is_expected_error", "load", "named_decoding", "named_generation",
-    "named_words", "probe_key", "read_signed", "request_edits", "request_id", "sign", "signing_keys",
+    "named_words", "place_of", "probe_key", "read_signed", "request_edits", "request_id", "sign", "signing_keys",
     "slots_key", "store_share_key", "suggested", "tokens_key", "verify", "window_key",
 ]  # fmt: skip

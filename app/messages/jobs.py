@@ -27,6 +27,7 @@ from app.messages.bodies import (
 )
 from app.messages.json_values import JsonObject
 from app.messages.parts import CONFIG, GenerationOptions, PromptTokenBody, ScorerTask
+from app.messages.places import RequestPlace
 from app.messages.policies import PolicyEvent
 from app.messages.signing import VERSION, verify
 from app.messages.suggestions import WarningBody
@@ -165,7 +166,7 @@ class GenerateJob(OwnedJob):
     clamp_to_context    whether the budget shrinks to the room that the model's context leaves beside the prompt
     answer              the JSON of an AnswerReader, which finds thoughts and messages; None if answers are texts
     messages            whether each choice has the message that the reader finds in it
-    reply_paths         where the caller's constraint stands in `spec`, beside those of tools; None: it is all of `spec`
+    places              where the parts of `spec` stand in the request; None: all of it is the caller's constraint
     stops               strings that are removed where they end an answer; `excludes_stops`: as of GenerateParams
     prompt_log_probs    how many alternatives to list in the place of each token of the prompt; None: no log-probs of it
     keep_white_space    whether answers keep the white space around them
@@ -181,7 +182,7 @@ class GenerateJob(OwnedJob):
     clamp_to_context: bool = False
     answer: dict[str, JsonValue] | None = None
     messages: bool = False
-    reply_paths: tuple[str, ...] | None = None
+    places: tuple[RequestPlace, ...] | None = None
     stops: tuple[str, ...] = ()
     excludes_stops: bool = False
     prompt_log_probs: int | None = None

@@ -16,8 +16,8 @@ from typing import Any
 
 from app.api.middleware.body import read_json
 from app.errors import InvalidJson, InvalidRequest, UnknownField
-from app.formats import AnswerFormat, schema_options
-from app.messages import WarningBody, constraint_warnings
+from app.formats import schema_options
+from app.messages import RequestPlace, WarningBody, constraint_warnings, place_of
 from app.openai.requests import OpenAIRequest
 from app.openai.structural_tags import structural_tag
 from app.openai.unknown_fields import DISTANCE_MAX, edit_distance
@@ -66,8 +66,7 @@ class ParsedConstraint:
     form         the form's own field
     deprecated   whether clients should no longer use this spelling
     reply        the request's own constraint, of a reply; this one then has it as a part
-    reply_paths  where it stands in this one
-    answer       the format of an answer that may call tools; this is its constraint
+    places       where the parts of a constraint of answers stand in the request
     prefix       path of this constraint within the constraint that includes the suffix
     """
 
@@ -77,45 +76,40 @@ class ParsedConstraint:
     deprecated: bool = False
     reply: ParsedConstraint | None = None
     prefix: str = ""
-    reply_paths: tuple[str, ...] = ()
-    answer: AnswerFormat | None = None
+    places: tuple[RequestPlace, ...] = ()
 
     @cached_property
     def spec(self) -> Spec:
         """The constraint as the compiler takes it. Raises SpecSyntaxError."""
         return spec_from_json(self.constraint)
 
-    def path_of(self, field: str) -> str:
-        """The request's path of a field of the constraint."""
-        path = next(filter(field.startswith, self.reply_paths), None)
-        if self.reply is not None and path is not None:
-            return self.reply.path_of(field.removeprefix(path))
-        if self.answer is not None and (found := self.answer.tool_of(field)):
-            return ".".join(filter(None, (found[0].path, found[1])))
-        if not self.path:
-            return field
-        if self.path == "constraint":
-            return self.path if field == self.path else f"{self.path}.{field}"
-        head, dot, subpath = field.partition(".")
-        return f"{self.path}{dot}{subpath}" if head == self.form else self.path
+    def path_of(self, field: str) -> tuple[str, str]:
+        """The request's path of a field, and the tool at fault.
 
-    def blame(self, field: str) -> str:
-        """The tool at fault and the place, to begin a message."""
-        found = None if self.answer is None else self.answer.tool_of(field)
-        if found is None:
-            return ""
-        tool, place = found
-        return f'tool "{tool.name}"{place and f", {place}"}: '
+        The tool begins a message; it is empty where no tool is at fault.
+        """
+        place = place_of(field, self.places)
+        if place is not None and place.tool:
+            return place.path_of(field), place.blame(field)
+        if place is not None and self.reply is not None:
+            return self.reply.path_of(place.path_of(field))
+        if not self.path:
+            return field, ""
+        if self.path == "constraint":
+            return (field if field == self.path else f"{self.path}.{field}"), ""
+        head, dot, subpath = field.partition(".")
+        return (f"{self.path}{dot}{subpath}" if head == self.form else self.path), ""
 
     def warnings(self) -> tuple[WarningBody, ...]:
         """What is probably a mistake in it, with paths of the request. Raises SpecSyntaxError."""
         if self.path != "constraint" and self.form != "regex":
             return ()  # no other form can be misread
         found = constraint_warnings(self.spec)
+        paths = [self.path_of(each.field or "")[0] for each in found]
         # Suggestions are of a constraint in the field `constraint`.
         return tuple(
-            replace(each, field=self.path_of(each.field or ""), suggestion=each.suggestion if not self.form else None)
-            for each in found
+            replace(each, field=path, suggestion=each.suggestion if not self.form else None)
+            for each, path in zip(found, paths, strict=True)
         )
 
 

@@ -130,10 +130,10 @@ def translate_messages(
             constraint, removable = constraint_with_stops(stops, parsed, is_chat=True)
             body = body.model_copy(update={"constraint": constraint})
         params = body.to_params()
-    paths = None if parsed is None or not parsed.path else parsed.reply_paths
+    places = None if parsed is None or not parsed.path else parsed.places
     warnings = () if written is None else constraint_warnings(spec_from_json(written))
     params = replace(
         params, prompt=turn.prompt.text, markers=turn.prompt.markers, answer=reader.as_dict(), messages=True,
-        reply_paths=paths, warnings=warnings, stops=free_stops or removable, excludes_stops=bool(stops),
+        places=places, warnings=warnings, stops=free_stops or removable, excludes_stops=bool(stops),
     )  # fmt: skip
     return NativeRequest(params, parsed)

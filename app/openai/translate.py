@@ -350,7 +350,7 @@ def request_paths(parsed: ParsedConstraint | None, renamed: Mapping[str, str] | 
     try:
         yield
     except (SpecSyntaxError, SpecUnsupported) as error:
-        path, blame = _request_path(error.field, parsed), _blame(error.field, parsed)
+        path, blame = _request_path(error.field, parsed)
         # Suggestions are of a constraint in the field `constraint`.
         if isinstance(error, SpecSyntaxError) and path not in (error.field, f"constraint.{error.field}"):
             error.suggestion, error.replacement = (), None
@@ -360,31 +360,27 @@ def request_paths(parsed: ParsedConstraint | None, renamed: Mapping[str, str] | 
         raise RequestOverLimit((renamed or {}).get(error.path, error.path), error.limit, error.cap) from None
     except JobFailed as error:
         if parsed is not None and parsed.path == "tools" and error.facts == SpecUnsatisfiable.facts:
-            # The conflict names parts of the answer's format, which the caller has not written.
-            detail = unsatisfiable_beside_tools(parsed.reply_paths)
-            raise JobFailed(error.error, detail, {}, error.facts) from None
+            failure = contradiction_with_stops(failure_of(error))
+            raise unsatisfiable_beside_tools(failure, parsed.places).as_error() from None
         if names_stops(error.fields.get("conflict")):
             raise contradiction_with_stops(failure_of(error)).as_error() from None
         if isinstance(field := error.fields.get("field"), str):
-            path = _request_path(field, parsed)
+            path, blame = _request_path(field, parsed)
             if path not in (field, f"constraint.{field}"):
                 error.fields |= {"suggestion": None, "replacement": None}
-            error.fields["field"], error.args = path, (f"{_blame(field, parsed)}{error}",)
+            error.fields["field"], error.args = path, (f"{blame}{error}",)
         raise
 
 
-def _blame(field: str, parsed: ParsedConstraint | None) -> str:
-    return "" if parsed is None else parsed.blame(field.removeprefix(STOPPED_PATH))
-
-
-def _request_path(field: str, parsed: ParsedConstraint | None) -> str:
+def _request_path(field: str, parsed: ParsedConstraint | None) -> tuple[str, str]:
+    """As `ParsedConstraint.path_of`."""
     if parsed is not None and parsed.prefix:
         if not field.startswith(parsed.prefix):
-            return "suffix"
+            return "suffix", ""
         field = field.removeprefix(parsed.prefix)
     # A caller's own `all` without stop strings has no further `all` around it.
     is_own_all = parsed is not None and "all" in parsed.constraint and not field.startswith(f"{STOPPED_PATH}all.")
     if field.startswith(STOP_PATH) and not is_own_all:
-        return "stop"
+        return "stop", ""
     inner = field if is_own_all else field.removeprefix(STOPPED_PATH)
-    return inner if parsed is None else parsed.path_of(inner)
+    return (inner, "") if parsed is None else parsed.path_of(inner)

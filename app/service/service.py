@@ -178,7 +178,7 @@ class Service:
             clamp_to_context=params.clamp_to_context,
             answer=params.answer,
             messages=params.messages,
-            reply_paths=params.reply_paths,
+            places=params.places,
             stops=params.stops,
             excludes_stops=params.excludes_stops,
             prompt_log_probs=params.prompt_log_probs,

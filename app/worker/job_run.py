@@ -41,6 +41,7 @@ from app.messages import (
     failure_of,
     is_expected_error,
     load,
+    place_of,
 )
 from app.observability import logs, metrics, tracing
 from app.requests import unsatisfiable_beside_tools
@@ -189,16 +190,20 @@ def _with_request_path(failure: Failure, job: OwnedJob) -> Failure:
         if field.startswith(STOP_PATH):
             return replace(failure, fields=failure.fields | {"field": "stop"})
         failure = replace(failure, fields=failure.fields | {"field": field.removeprefix(STOPPED_PATH)})
-    if job.reply_paths is None:
+    if job.places is None:
         return failure
-    if failure.facts == SpecUnsatisfiable.facts:  # its conflict names parts that the caller has not written
-        return replace(failure, detail=unsatisfiable_beside_tools(job.reply_paths), fields={})
+    if failure.facts == SpecUnsatisfiable.facts:
+        return unsatisfiable_beside_tools(failure, job.places)
     field = failure.fields.get("field")
     if not isinstance(field, str):
         return failure
-    path = next(filter(field.startswith, job.reply_paths), None)
-    request_field = "tools" if path is None else field.removeprefix(path)
-    return replace(failure, fields=failure.fields | {"field": request_field})
+    place = place_of(field, job.places)
+    if place is None:  # it is not the caller's
+        return replace(failure, fields=failure.fields | {"field": "tools"})
+    fields = failure.fields | {"field": place.path_of(field)}
+    if place.tool:  # suggestions are of the caller's constraint
+        fields |= {"suggestion": None, "replacement": None}
+    return replace(failure, detail=place.blame(field) + failure.detail, fields=fields)
 
 
 def _lacks_automaton(result: Result) -> bool:

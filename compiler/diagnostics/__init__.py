@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from compiler.diagnostics.conflict import conjuncts, explain_unsatisfiable
 from compiler.diagnostics.explanation import ConstraintExplanation, explain, with_caller_names
+from compiler.diagnostics.prose import contradiction
 from compiler.diagnostics.unspellable import missing_characters
 
 __all__ = [
-    "ConstraintExplanation", "conjuncts", "explain", "explain_unsatisfiable", "missing_characters",
-    "with_caller_names",
+    "ConstraintExplanation", "conjuncts", "contradiction", "explain", "explain_unsatisfiable",
+    "missing_characters", "with_caller_names",
 ]  # fmt: skip

@@ -3,18 +3,19 @@ deletion.
 
 The conjuncts are the parts of `all`, the outermost conjuncts of a formula, the concepts of keywords, the bounds on a
 length, and the parts of an `any` that is negated. A constraint of another form is its own and only conjunct. A schema
-that has no value by itself is taken apart by its keywords.
+that has no value by itself is taken apart by its keywords; of a sequence without texts, a part without texts is.
 """
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import combinations
 
 from compiler.automata import is_empty
-from compiler.diagnostics.prose import keywords_title, listed, title
+from compiler.diagnostics.prose import contradiction, keywords_title, title
 from compiler.diagnostics.schema_keywords import schema_keywords, without_keywords
 from compiler.engines import Engines
 from compiler.errors import CompileCancelled, CompileError, LimitExceeded, SpecUnsatisfiable
@@ -28,6 +29,7 @@ from compiler.spec import (
     NOMATCH,
     RESERVED_NAMES,
     AllSpec,
+    AnyPart,
     AnySpec,
     JsonSchemaSpec,
     KeywordsSpec,
@@ -35,7 +37,13 @@ from compiler.spec import (
     LengthSpec,
     LtlfSpec,
     NotSpec,
+    OptionalPart,
+    Part,
+    RepeatPart,
+    SequenceSpec,
     Spec,
+    TextPart,
+    inner_parts,
     resolve_propositions,
     spec_warnings,
 )
@@ -107,22 +115,17 @@ def explain_unsatisfiable(spec: Spec, engines: Engines, guard: ResourceGuard) ->
     except LimitExceeded:  # the time of the compilation is used up; that no text satisfies it is certain all the same
         conflict = ()
     hints = "".join(f"; {warning.field}: {warning.message}" for warning in spec_warnings(spec))
-    return SpecUnsatisfiable(f"{subject} satisfies the constraint{_message(conflict)}{hints}", conflict=conflict)
+    return SpecUnsatisfiable(f"{subject} satisfies the constraint{contradiction(conflict)}{hints}", conflict=conflict)
 
 
-def _message(conflict: Sequence[str]) -> str:
-    """The end of the message, which lists the conjuncts."""
-    if len(conflict) < 2:
-        return f": {conflict[0]} alone rules out every one" if conflict else ""
-    return f": {listed(conflict, 'and')} contradict each other"
-
-
-def minimal_conflict(spec: Spec, engines: Engines, guard: ResourceGuard) -> tuple[str, ...]:
+def minimal_conflict(spec: Spec, engines: Engines, guard: ResourceGuard, outer: str = "") -> tuple[str, ...]:
     """A minimal unsatisfiable subset of a constraint's conjuncts. Each is named as `'all.0' (keywords dog)`.
 
     No conjunct of it can be left out. A smaller subset elsewhere is searched for only where there are few conjuncts.
     After `WORK_MAX` steps, or over a limit, the answer is the smallest unsatisfiable set so far, which need not be
     minimal. Raises CompileCancelled, and LimitExceeded where there is no time to read the formulas again.
+
+    outer  the path at which the constraint stands
 
     >>> from compiler.engines import NATIVE
     >>> from compiler.limits import DEFAULT_LIMITS
@@ -131,7 +134,7 @@ def minimal_conflict(spec: Spec, engines: Engines, guard: ResourceGuard) -> tupl
     >>> minimal_conflict(spec, NATIVE, ResourceGuard(DEFAULT_LIMITS))
     ("'all.0' (regex a+)", "'all.2' (keywords b)")
     """
-    sources = _sources(spec, guard)
+    sources = _sources(spec, guard, outer)
     all_conjuncts = [(number, piece) for number, source in enumerate(sources) for piece in range(len(source.pieces))]
     search = _ConflictSearch(spec, sources, engines, guard)
     conflict = search.minimal(all_conjuncts) if len(all_conjuncts) > 1 else all_conjuncts
@@ -140,7 +143,10 @@ def minimal_conflict(spec: Spec, engines: Engines, guard: ResourceGuard) -> tupl
     if isinstance(alone, JsonSchemaSpec):
         keywords = _schema_source(alone, pieces[0][0])
         search = _ConflictSearch(spec, [keywords], engines, guard)
-        pieces = [keywords.pieces[piece] for _, piece in search.minimal_keywords()] or pieces
+        whole = [(_inside(alone, pieces[0][0], alone.form), pieces[0][1])]
+        pieces = [keywords.pieces[piece] for _, piece in search.minimal_keywords()] or whole
+    elif isinstance(alone, SequenceSpec) and (found := search.part_without_texts(alone.root)) is not None:
+        return minimal_conflict(found[1], engines, guard, _inside(alone, pieces[0][0], found[0]))
     return tuple(f"'{path}' ({words})" for path, words in pieces)
 
 
@@ -181,6 +187,20 @@ class _ConflictSearch:
         except _SearchStopped:
             pass
         return self._remaining if len(self._remaining) <= _KEYWORDS_MAX else []
+
+    def part_without_texts(self, part: Part, path: str = "") -> tuple[str, Spec] | None:
+        """The path and the constraint of what leaves a part without texts. None where nothing was found."""
+        if isinstance(part, TextPart):
+            with suppress(_SearchStopped):
+                return (path, part.spec) if self._rules_out_spec(part.spec) else None
+            return None
+        is_optional = isinstance(part, OptionalPart) or (isinstance(part, RepeatPart) and part.minimum == 0)
+        parts = () if is_optional else inner_parts(part)
+        inside = (self.part_without_texts(each, _below(path, name)) for name, each in parts)
+        if isinstance(part, AnyPart):  # the first option stands for all
+            first = next(inside)
+            return first if first is not None and None not in inside else None
+        return next(filter(None, inside), None)
 
     def _remove_halves(self) -> None:
         # Of many conjuncts most are needless: halves remove them in few compilations.
@@ -271,8 +291,8 @@ class _SearchStopped(Exception):
     """The search ends before its result is minimal."""
 
 
-def _sources(spec: Spec, guard: ResourceGuard) -> list[_Source]:
-    return list(_split(spec.part if isinstance(spec, LabelsSpec) else spec, "", guard))
+def _sources(spec: Spec, guard: ResourceGuard, path: str = "") -> list[_Source]:
+    return list(_split(spec.part if isinstance(spec, LabelsSpec) else spec, path, guard))
 
 
 def _split(spec: Spec, path: str, guard: ResourceGuard) -> Iterator[_Source]:
@@ -301,6 +321,11 @@ def _below(path: str, name: str) -> str:
     return f"{path}.{name}" if path else name
 
 
+def _inside(spec: Spec, path: str, field: str) -> str:
+    """The path of a field of a constraint with a path."""
+    return field if path == spec.form else f"{path}.{field}"
+
+
 def _only_conjunct(spec: Spec, path: str) -> _Source:
     return _Source(((path or spec.form, title(spec)),), lambda _: spec)
 
@@ -313,7 +338,7 @@ def _schema_source(spec: JsonSchemaSpec, path: str) -> _Source:
         left_out = [keyword for number, keyword in enumerate(keywords) if number not in pieces]
         return dataclasses.replace(spec, schema=dump_json(without_keywords(schema, left_out)))
 
-    base = path if path == spec.form else _below(path, spec.form)
+    base = _inside(spec, path, spec.form)
     paths = (".".join((base, *each.path, *(name for name, _ in each.keywords[:1]))) for each in keywords)
     return _Source(tuple(zip(paths, (keywords_title(each.keywords) for each in keywords), strict=True)), build)
 

@@ -210,6 +210,13 @@ def listed(items: Iterable[str], last: str) -> str:
     return f"{', '.join(parts[:-1])} {last} {parts[-1]}"
 
 
+def contradiction(conflict: Sequence[str]) -> str:
+    """The end of a message, which lists the conjuncts of `minimal_conflict`."""
+    if len(conflict) < 2:
+        return f": {conflict[0]} alone rules out every one" if conflict else ""
+    return f": {listed(conflict, 'and')} contradict each other"
+
+
 def _bracketed(spec: Spec) -> str:
     words = clause(spec)
     # Clauses that contain `and` or `or` need brackets inside another clause.

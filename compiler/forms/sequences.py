@@ -15,7 +15,7 @@ from typing import TypeAlias
 import numpy as np
 
 from compiler.automata import CharDfa, CharSet, Dfa, char_complement, everything, is_empty, minterms, single
-from compiler.errors import LimitExceeded, SpecUnsatisfiable, SpecUnsupported
+from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.forms.concatenation import inlined
 from compiler.limits import SIZE_LIMITS, ResourceGuard
 from compiler.pushdown import (
@@ -91,8 +91,8 @@ def sequence_leaf(
 
     compiled  makes the texts of a part's constraint; the lists receive what these leave out and approximate
     regular   whether only an automaton over characters serves
-    Raises what `compiled` raises, SpecUnsupported where no such automaton exists, SpecUnsatisfiable where the sequence
-    stands alone and has no text, LimitExceeded where it outgrows a limit.
+    Raises what `compiled` raises, SpecUnsupported where no such automaton exists, LimitExceeded where it outgrows a
+    limit.
     """
     rules = _Rules(compiled, guard)
     root = rules.root(spec)
@@ -109,8 +109,6 @@ def sequence_leaf(
         # Where nothing is counted or named, the parts read their texts already.
         of_text = _Rules(compiled, guard, reads_text=True) if counts_or_names else replace(rules, reads_text=True)
         texts = inlined(of_text.root(spec), of_text.texts, limited)
-        if is_empty(texts.dfa) and not left_out and not path:
-            raise SpecUnsatisfiable("no text satisfies the constraint")
         return CharLeaf(texts, strips_space, tuple(left_out), tuple(approximated))
 
     if regular:
@@ -122,8 +120,6 @@ def sequence_leaf(
             if error.limit not in (*SIZE_LIMITS, "nfa_positions_max"):
                 raise
     if not root.dfa.accepting.any():
-        if not path and not left_out:
-            raise SpecUnsatisfiable("no text satisfies the constraint")
         return CharLeaf(char_complement(everything()), strips_space, tuple(left_out))
     machine = rules.machine(root)
     exact = None if rules.recursive or left_out else explicit

@@ -86,6 +86,4 @@ def answer_constraint(answer: AnswerFormat, reply: ParsedConstraint | None) -> P
     """The constraint of an answer. Its `reply_spec` is the request's own constraint, if there is one."""
     deprecated = reply is not None and reply.deprecated
     bound = None if answer.required else reply
-    return ParsedConstraint(
-        answer.constraint, "tools", "", deprecated, reply=bound, reply_paths=answer.reply_paths(), answer=answer
-    )
+    return ParsedConstraint(answer.constraint, "tools", "", deprecated, reply=bound, places=answer.places())

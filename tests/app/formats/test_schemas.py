@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
+
+from tests.app.api.test_jobs import ended_job
 
 CHAT, RESPONSES, MESSAGES = "/v1/chat/completions", "/v1/responses", "/v1/messages"
 USER = [{"role": "user", "content": "Feed the dog."}]
@@ -101,19 +104,66 @@ def nested(schema: Any, names: str) -> dict[str, Any]:
     ids=["shallow", "deep", "a pattern", "the root"],
 )  # fmt: skip
 def test_a_faulty_schema_is_named_by_tool_and_place(schema: Any, place: str, message: str, client: TestClient) -> None:
-    path = {CHAT: "function.parameters", RESPONSES: "parameters", MESSAGES: "input_schema"}
-    schemas = {"zeta": OBJECT, "alpha": schema}  # the order of tools is not that of their names
-    tools: dict[str, Any] = {
-        CHAT: [tool(name, each) for name, each in schemas.items()],
-        RESPONSES: [{"type": "function", "name": name, "parameters": each} for name, each in schemas.items()],
-        MESSAGES: [{"name": name, "input_schema": each} for name, each in schemas.items()],
-    }
-    for url, field in path.items():
-        body = {"model": "captions", "tools": tools[url], "max_tokens": 64}
-        body |= {"input": USER, "max_output_tokens": body.pop("max_tokens")} if url == RESPONSES else {"messages": USER}
+    for url, field, body in requests_with({"zeta": OBJECT, "alpha": schema}):  # not in the order of their names
         for stream in (False, True):
-            response = client.post(url, json={**body, "stream": stream})
-            error = response.json()["error"]
-            assert response.status_code == 422, error
+            error = refusal(client, url, {**body, "stream": stream})
             assert error["message"].startswith(f'tool "alpha", {place}: {message}'), error
             assert error["param"] == f"tools.1.{field}.{place}"
+
+
+@pytest.mark.parametrize(
+    ("schema", "message", "conflict"),
+    [
+        (
+            {"properties": {"n": {"minimum": 10, "maximum": 5, "type": "integer"}}, "required": ["n"]},
+            "contradict each other", ["properties.n.minimum", "properties.n.maximum", "required"],
+        ),
+        (
+            {"additionalProperties": False, "required": ["價格"]}, "contradict each other",
+            ["additionalProperties", "required"],
+        ),
+        ({"properties": {"n": False}, "required": ["n"]}, "contradict each other", ["properties.n", "required"]),
+        ({"not": {}}, "'not' (not {}) alone rules out every one", ["not"]),
+    ],
+    ids=["bounds", "a forbidden name", "a false schema", "alone"],
+)  # fmt: skip
+def test_a_schema_without_values_is_named_by_its_tool(
+    schema: Any, message: str, conflict: list[str], client: TestClient
+) -> None:
+    for url, field, body in requests_with({"zeta": schema, "alpha": schema}):
+        error = refusal(client, url, {**body, "tool_choice": {"type": "any"} if url == MESSAGES else "required"})
+        assert error["message"].startswith('tool "zeta": no arguments satisfy the schema'), error
+        assert error["message"].endswith(message) and error["param"] == f"tools.0.{field}"
+        assert {part.split("'")[1] for part in error["conflict"]} >= set(conflict)
+
+
+def test_failed_jobs_name_tool_and_place(client: TestClient) -> None:
+    choice = {"tool_choice": "required"}
+    for schema, message in (
+        ({"properties": {"n": {"type": "whole"}}}, 'tool "alpha", properties.n.type: this is not a type'),
+        ({"properties": {"n": {"enum": []}}, "required": ["n"]}, 'tool "alpha": no arguments satisfy the schema: '),
+    ):
+        body = {"messages": USER, "tools": [tool("alpha", schema)], "max_tokens": 64, **choice}
+        job = client.post("/generate", json=body, headers={"Prefer": "respond-async"}).json()
+        error = ended_job(client, job["id"])["error"]
+        assert error["detail"].startswith(message), error
+        assert error["field"].startswith("tools.0.function.parameters")
+        assert client.post("/generate", json=body).json() | {"request_id": ""} == error | {"request_id": ""}
+
+
+def requests_with(schemas: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
+    """Requests with tools of these parameters: the path, the field of the parameters, the body."""
+    body = {"model": "captions", "messages": USER, "max_tokens": 64}
+    yield CHAT, "function.parameters", body | {"tools": [tool(name, each) for name, each in schemas.items()]}
+    functions = [{"type": "function", "name": name, "parameters": each} for name, each in schemas.items()]
+    yield RESPONSES, "parameters", {"model": "captions", "input": USER, "max_output_tokens": 64, "tools": functions}
+    yield MESSAGES, "input_schema", body | {
+        "tools": [{"name": name, "input_schema": each} for name, each in schemas.items()]
+    }
+
+
+def refusal(client: TestClient, url: str, body: dict[str, Any]) -> dict[str, Any]:
+    response = client.post(url, json=body)
+    error: dict[str, Any] = response.json()["error"]
+    assert response.status_code == 422, error
+    return error
