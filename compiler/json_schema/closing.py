@@ -2,8 +2,9 @@
 
 An object that declares properties and says nothing of others then has no others, as if the schema of each value said
 `unevaluatedProperties: false`. Under `anyOf` and its kin the value decides which schemas declare its properties, so
-each combination of them becomes an option, with one of each `anyOf`. What stands under `not`, `contains` or a `oneOf`
-whose options overlap stays as it is: fewer values there are more values of the whole.
+each combination of them becomes an option, with one of each `anyOf`. Where several schemas of an option describe one
+property, or the items, what they say is one schema, and that is closed. What stands under `not`, `contains` or a
+`oneOf` whose options overlap stays as it is: fewer values there are more values of the whole.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from compiler.json_schema.reader import joined_nodes, unevaluated_properties
 
 COMBINATIONS_MAX = 64  # of the schemas that may declare the properties of one value
 _Option = tuple[int, ...]  # nodes that hold together
+_Place = str | None  # a property of a value; None for its items
 
 
 def closed_nodes(nodes: Sequence[Schema]) -> tuple[tuple[Schema, ...], tuple[str, ...]]:
@@ -41,12 +43,15 @@ class _Closer:
     def __init__(self, nodes: Sequence[Schema]) -> None:
         self.nodes = list(nodes)
         self.left_open = dict[str, None]()  # ordered, each once
-        self._never, anything = self._add(Schema("", never=True)), self._add(Schema(""))
-        self._open = self._add(Schema("", objects=ObjectFacts(additional=anything)))
+        self._never, self._anything = self._add(Schema("", never=True)), self._add(Schema(""))
+        self._open = self._add(Schema("", objects=ObjectFacts(additional=self._anything)))
         self._values, self._copies = dict[int, int](), dict[tuple[int, int | None], int]()
         self._expanded = set[int]()  # nodes whose options are being listed: schemas may refer to themselves
         # The node that is being closed, and the names that it declares whatever the value is.
         self._value, self._certain = 0, set[str]()
+        self._shared = set[_Place]()  # what several schemas of that node describe
+        # What of copies is closed for each option, and several schemas as one.
+        self._apart, self._joined = dict[int, list[tuple[_Place, int]]](), dict[frozenset[int], int]()
 
     def _add(self, schema: Schema) -> int:
         self.nodes.append(schema)
@@ -59,9 +64,11 @@ class _Closer:
             return number
         if number not in self._values:
             self._values[number] = placed = self._add(Schema(node.field))
-            outer, self._value, self._certain = (self._value, self._certain), number, self._names(self._implied(number))
-            options = self._options(number)
-            self._value, self._certain = outer
+            outer = self._value, self._certain, self._shared
+            self._value, self._shared = number, self._repeated(number)
+            self._certain = self._names(self._implied(number))
+            options = [self._with_shared(option) for option in self._options(number)]
+            self._value, self._certain, self._shared = outer
             closed = [option for option in map(self._closed, options) if option is not None]
             if not closed:
                 self.left_open[node.field] = None
@@ -70,6 +77,39 @@ class _Closer:
             if len(nodes) == 1:
                 self.nodes[placed] = self.nodes[nodes[0]]
         return self._values[number]
+
+    def _with_shared(self, option: _Option) -> _Option:
+        """An option with what several schemas may describe. Each place is closed as one schema."""
+        parts = dict[_Place, dict[int, None]]()
+        for place, inner in chain(*(self._apart.get(number, ()) for number in option)):
+            parts.setdefault(place, {})[inner] = None
+        if not parts:
+            return option
+        closed = {place: self.value(self._joint(tuple(inner))) for place, inner in parts.items()}
+        items = ArrayFacts(items=closed.pop(None)) if None in closed else None
+        properties = tuple((str(place), inner) for place, inner in closed.items())
+        objects = ObjectFacts(properties=properties) if properties else None
+        return (*option, self._add(Schema("", objects=objects, arrays=items)))
+
+    def _joint(self, numbers: tuple[int, ...]) -> int:
+        """A node that holds where all of these do."""
+        if len(numbers) == 1:
+            return numbers[0]
+        if (key := frozenset(numbers)) not in self._joined:
+            self._joined[key] = self._add(Schema(self.nodes[numbers[0]].field, all_of=numbers))
+        return self._joined[key]
+
+    def _repeated(self, number: int) -> set[_Place]:
+        """The places where several joined schemas describe objects or arrays."""
+        found = dict[_Place, set[int]]()
+        for place, inner in chain(*map(_places, self._in_place((number,)))):
+            if any(each.objects or each.arrays for each in self._in_place((inner,))):
+                found.setdefault(place, set()).add(inner)
+        return {place for place, inner in found.items() if len(inner) > 1}
+
+    def _in_place(self, numbers: Sequence[int]) -> list[Schema]:
+        """The nodes and all that speak of the same value."""
+        return [self.nodes[inner] for inner in joined_nodes(self.nodes, numbers, Schema.in_place_nodes)]
 
     def _closed(self, option: _Option) -> _Option | None:
         """An option without undeclared properties, where it declares some alone.
@@ -123,7 +163,10 @@ class _Closer:
         joined = self._below(clause)
         facts = [node.objects for node in joined if node.objects is not None and node.constant is None]
         speaks = any((_declares(fact) and not fact.properties) or fact.additional is not None for fact in facts)
-        return speaks or any(fact.patterns for fact in facts) or not self._names(joined) <= self._certain
+        if speaks or any(fact.patterns for fact in facts):
+            return True
+        shares = any(place in self._shared for place, _ in chain(*map(_places, joined)))
+        return shares or not self._names(joined) <= self._certain
 
     def _below(self, clause: Alternatives | Condition) -> list[Schema]:
         """The schemas of a clause."""
@@ -132,7 +175,7 @@ class _Closer:
             nodes = clause.nodes[1:] if clause.keyword.startswith("depend") else clause.nodes
         else:
             nodes = tuple(each for each in (clause.if_, clause.then, clause.otherwise) if each is not None)
-        return [self.nodes[inner] for inner in joined_nodes(self.nodes, nodes, Schema.in_place_nodes)]
+        return self._in_place(nodes)
 
     def _names(self, nodes: Iterable[Schema]) -> set[str]:
         """The properties that nodes declare."""
@@ -151,6 +194,8 @@ class _Closer:
             return self._copies[key]
         self._copies[key] = placed = self._add(node)
         expanded = value is not None
+        apart = self._shared if expanded else set[_Place]()
+        self._apart[placed] = [each for each in _places(node) if each[0] in apart]
         all_of = () if expanded else tuple(self._copy(inner, None) for inner in node.all_of)
         choices = tuple(
             kept for choice in node.choices for kept in self._choices(choice, expanded and self._decides(choice))
@@ -164,7 +209,8 @@ class _Closer:
         self.nodes[placed] = replace(
             node, all_of=all_of, choices=choices, order=tuple(map(copied, node.order)),
             conditions=tuple(each for each in node.conditions if not (expanded and self._decides(each))),
-            objects=node.objects and self._objects(node.objects), arrays=node.arrays and self._arrays(node.arrays),
+            objects=node.objects and self._objects(node.objects, apart),
+            arrays=node.arrays and self._arrays(node.arrays, apart),
         )
         return placed
 
@@ -178,15 +224,18 @@ class _Closer:
             copies = tuple(self._copy(inner, None) for inner in choice.nodes)
             yield Alternatives(copies, "anyOf" if choice.exactly_one else choice.keyword)
 
-    def _objects(self, facts: ObjectFacts) -> ObjectFacts:
+    def _objects(self, facts: ObjectFacts, apart: set[_Place]) -> ObjectFacts:
         return replace(
-            facts, properties=tuple((name, self.value(inner)) for name, inner in facts.properties),
+            facts, properties=tuple(
+                (name, self._anything if name in apart else self.value(inner)) for name, inner in facts.properties
+            ),
             patterns=tuple((pattern, field, self.value(inner)) for pattern, field, inner in facts.patterns),
             additional=None if facts.additional is None else self.value(facts.additional),
         )
 
-    def _arrays(self, facts: ArrayFacts) -> ArrayFacts:
-        items = None if facts.items is None else self.value(facts.items)
+    def _arrays(self, facts: ArrayFacts, apart: set[_Place]) -> ArrayFacts:
+        is_apart = None in apart and not facts.prefix
+        items = None if facts.items is None or is_apart else self.value(facts.items)
         return replace(facts, prefix=tuple(map(self.value, facts.prefix)), items=items)
 
     def _are_distinct(self, choice: Alternatives) -> bool:
@@ -227,6 +276,17 @@ def _differ(left: _Marks, right: _Marks) -> bool:
     # Values of other types have no properties.
     are_objects = {"object"} in (left.types, right.types)
     return are_objects and any(not left.tags[name] & right.tags[name] for name in left.tags.keys() & right.tags)
+
+
+def _places(node: Schema) -> Iterator[tuple[_Place, int]]:
+    """The properties that a node describes, and its items.
+
+    Those behind a prefix are left out.
+    """
+    if node.objects is not None and node.constant is None:
+        yield from node.objects.properties
+    if node.arrays is not None and node.arrays.items is not None and not node.arrays.prefix:
+        yield None, node.arrays.items
 
 
 def _declares(facts: ObjectFacts) -> bool:

@@ -168,7 +168,8 @@ def _closed_first(
     schema = read(closed=closed)
     made, left_open = translate(schema), schema.left_open
     if closed and made.texts is _NOTHING:
-        made, left_open = translate(read(closed=False)), (schema.field,)
+        made = translate(read(closed=False))
+        left_open = () if made.texts is _NOTHING else (schema.field,)  # with open objects it has no value either
     paths = [(*field.split("."), "additionalProperties") for field in left_open]
     return made._replace(approximated=[*made.approximated, *paths])
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
-from compiler.automata import CharDfa, everything, steps_to
+from compiler.automata import CharDfa, everything, is_empty, steps_to
 from compiler.errors import LimitExceeded, SpecUnsupported
 from compiler.json_schema import schema_dfa
 from compiler.limits import ResourceGuard
@@ -29,6 +29,11 @@ def thing(*names: str, **keywords: Any) -> dict[str, Any]:
 
 def shut(*names: str, **keywords: Any) -> dict[str, Any]:
     return {**thing(*names, **keywords), "unevaluatedProperties": False}
+
+
+def inside(schema: Any, **keywords: Any) -> dict[str, Any]:
+    """The schema of objects with such a property."""
+    return {"type": "object", **keywords, "properties": {"k": schema}}
 
 
 def tagged(tag: str, *names: str) -> dict[str, Any]:
@@ -76,6 +81,26 @@ CASES: dict[str, tuple[Any, Any]] = {
     "alternatives below declared properties": (
         {**thing(), "properties": {"k": thing("a", "b")}, "anyOf": [{"properties": {"k": thing("a", required=["a"])}}]},
         {**shut(), "properties": {"k": shut("a", "b", required=["a"])}},
+    ),
+    "one property of two schemas": (
+        {"allOf": [inside(thing("a")), inside(thing("b"))]},
+        inside({"allOf": [thing("a"), thing("b")], **shut()}, **shut()),
+    ),
+    "a property of a reference and beside it": (
+        {"$defs": {"d": inside(thing("b", required=["b"]))}, "$ref": "#/$defs/d", **inside(thing("a"))},
+        inside(shut("a", "b", required=["b"]), **shut()),
+    ),
+    "a property of an alternative, too": (
+        inside(thing("a"), anyOf=[inside(thing("b")), inside(thing("c"), required=["k"])]),
+        {"anyOf": [inside(shut("a", "b"), **shut()), inside(shut("a", "c"), **shut(required=["k"]))]},
+    ),
+    "a property that one schema opens": (
+        {"allOf": [inside(thing("a")), inside(thing(additionalProperties=NUMBER))]},
+        inside(thing("a", additionalProperties=NUMBER), **shut()),
+    ),
+    "items of two schemas": (
+        {"type": "array", "allOf": [{"items": thing("a")}, {"items": thing("b")}]},
+        {"type": "array", "items": {"allOf": [thing("a"), thing("b")], **shut()}},
     ),
     "a dependent schema": (
         thing("a", dependentSchemas={"a": thing("b")}), shut("a", dependentSchemas={"a": thing("b")})
@@ -154,6 +179,12 @@ def test_an_object_without_closed_values_stays_open(case: str) -> None:
         assert not verdict or validator.is_valid(value)
         found += verdict
     assert found
+
+
+def test_a_schema_without_values_leaves_no_object_open() -> None:
+    for keywords in ({"required": ["a"], "maxProperties": 0}, {"required": ["b"], "propertyNames": {"const": "a"}}):
+        dfa, left_open = closed(thing("a", **keywords))
+        assert is_empty(dfa.dfa) and left_open == []
 
 
 def test_random_texts_of_closed_schemas_are_valid() -> None:
