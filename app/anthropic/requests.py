@@ -194,7 +194,7 @@ def _messages(request: MessagesRequest) -> list[MessageBody]:
         turns += [(turn, path) for turn in _turns(message, path)]
     if turns[-1][0]["role"] == "assistant":
         raise InvalidRequest(((turns[-1][1], "an answer cannot continue a message: let the last one be the user's"),))
-    return [validated(MessageBody, turn, path) for turn, path in turns]
+    return [validated(MessageBody, turn, path).placed(path) for turn, path in turns]
 
 
 def _turns(message: dict[str, Any], path: str) -> Iterator[dict[str, Any]]:

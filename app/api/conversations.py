@@ -171,6 +171,11 @@ class ConversationMessageBody(StrictModel):
     function_call: None = None
     audio: None = None
 
+    @property
+    def place(self) -> str:
+        """As of a message of a chat."""
+        return ""
+
 
 class ToolParametersBody(StrictModel):
     """A function that the model may call. `parameters` is the JSON schema of its arguments."""
@@ -302,6 +307,8 @@ class _Message(Protocol):
     def tool_calls(self) -> Sequence[_Call] | None: ...
     @property
     def tool_call_id(self) -> str | None: ...
+    @property
+    def place(self) -> str: ...
 
 
 def events_of(messages: Sequence[_Message]) -> list[PolicyEvent]:
@@ -326,18 +333,23 @@ def _events(messages: Sequence[_Message]) -> Iterator[PolicyEvent]:
         elif message.role == "tool":
             answered = tool_of.get(message.tool_call_id or "")
             if answered is None:
-                raise InvalidRequest(((f"messages.{number}", "no call before this result has its tool_call_id"),))
+                raise InvalidRequest(((_path(message, number), "no call before this result has its tool_call_id"),))
             yield PolicyEvent("result", answered, _content(message.content or ""), number)
 
 
 def require_results(messages: Sequence[_Message]) -> None:
     """Raise InvalidRequest where a call has no result yet. The next event would be the result, not the model's."""
-    waiting: dict[str, int] = {}
+    waiting: dict[str, str] = {}
     for number, message in enumerate(messages):
-        waiting |= {call.id or "": number for call in message.tool_calls or ()}
+        waiting |= {call.id or "": _path(message, number) for call in message.tool_calls or ()}
         waiting.pop(message.tool_call_id or "", None)
-    for number in waiting.values():
-        raise InvalidRequest(((f"messages.{number}", "a call of this message has no result yet"),))
+    for path in waiting.values():
+        raise InvalidRequest(((path, "a call of this message has no result yet"),))
+
+
+def _path(message: _Message, number: int) -> str:
+    """The path of a message in the caller's request."""
+    return message.place or f"messages.{number}"
 
 
 def _called(call: _Call) -> tuple[str, Any]:

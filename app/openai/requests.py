@@ -13,6 +13,7 @@ from pydantic import (
     BeforeValidator,
     Field,
     JsonValue,
+    PrivateAttr,
     ValidationInfo,
     WithJsonSchema,
     create_model,
@@ -268,6 +269,17 @@ class MessageBody(NeutralValues):
     reasoning: str | None = Field(None, description="vLLM's newer name of reasoning_content, which goes before it")
     function_call: Any = spelled_elsewhere("tool_calls", "it is the newer name")
     audio: Any = unsupported(_TEXT_ONLY)
+    _place: str = PrivateAttr("")
+
+    @property
+    def place(self) -> str:
+        """The path of what it means in a request of another API."""
+        return self._place
+
+    def placed(self, path: str) -> Self:
+        """The message with its path in a request of another API."""
+        self._place = path
+        return self
 
     @model_validator(mode="before")
     @classmethod

@@ -216,7 +216,7 @@ def _messages(request: ResponsesRequest) -> list[MessageBody]:
             turns.append(turn | {"reasoning_content": thought} if thought and turn["role"] == "assistant" else turn)
             places.append(f"input.{number}")
             thought = ""
-    return [validated(MessageBody, turn, place) for turn, place in zip(turns, places, strict=True)]
+    return [validated(MessageBody, turn, place).placed(place) for turn, place in zip(turns, places, strict=True)]
 
 
 def _turn(item: Any, path: str) -> dict[str, Any]:

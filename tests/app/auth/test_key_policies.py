@@ -109,6 +109,15 @@ def test_errors_name_the_policy_at_fault(keyed: Keyed, path: str) -> None:
     assert stored.status_code == 422 and "the policy of the API key" in stored.text
 
 
+def test_errors_count_messages_as_the_request_does(keyed: Keyed) -> None:
+    client, headers = keyed
+    call = {"type": "tool_use", "id": "1", "name": "refund", "input": {"amount": 5}}
+    messages = [*USER, {"role": "assistant", "content": [call]}, {"role": "user", "content": "And now?"}]
+    body = {"model": "captions", "system": "Be quick.", "messages": messages, "max_tokens": 60}
+    error = client.post("/v1/messages", json=body, headers=headers["bound"]).json()["error"]
+    assert (error["param"], error["message"]) == ("messages.1", "messages.1: a call of this message has no result yet")
+
+
 @pytest.mark.parametrize("path", PATHS)
 def test_without_tools_only_a_reply_is_possible(keyed: Keyed, path: str) -> None:
     assert called(ask(keyed, "bound", path, tools=None)) == []

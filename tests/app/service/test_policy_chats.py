@@ -153,3 +153,8 @@ def test_responses_take_a_policy(client: TestClient) -> None:
     assert response.is_success, response.text
     called = [item["name"] for item in response.json()["output"] if item["type"] == "function_call"]
     assert called == ["notify"]
+    unanswered = {**body, "instructions": "Be quick.", "input": items[:2]}  # a message of its own in the chat
+    error = client.post("/v1/responses", json=unanswered).json()["error"]
+    assert (error["param"], error["message"]) == ("input.1", "input.1: a call of this message has no result yet")
+    stray = {**unanswered, "input": [items[0], {**items[2], "call_id": "2"}]}
+    assert client.post("/v1/responses", json=stray).json()["error"]["param"] == "input.1"
