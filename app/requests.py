@@ -80,7 +80,8 @@ def unsatisfiable_beside_tools(failure: Failure, places: Sequence[RequestPlace])
     if found is None or not found.tool or any(place_of(path, places) != found for path, _, _ in parts):
         return replace(failure, detail=detail, fields={})  # other parts are not the caller's
     named = [f"'{found.below(path)}' {words}" if found.below(path) else words[1:-1] for path, _, words in parts]
-    detail = f'tool "{found.tool}": no arguments satisfy the schema{contradiction(named)}'
+    what = "no input satisfies the grammar" if found.is_text else "no arguments satisfy the schema"
+    detail = f'tool "{found.tool}": {what}{contradiction(named)}'
     return replace(failure, detail=detail, fields={"conflict": list[JsonValue](named), "field": found.parameters})
 
 

@@ -105,13 +105,13 @@ def fault_path(path: str) -> str:
 
 
 def _detail(failure: Failure) -> str:
-    """The error's message. A message that may repeat a long name of a caller is replaced."""
-    field = failure.fields.get("field")
-    if isinstance(field, str) and field and fault_path(field) != field:
-        hidden = [part for part in field.split(".") if fault_path(part) != part]
-        if any(name in failure.detail for part in hidden for name in (part, repr(part)[1:-1])):
-            return f"the constraint is at fault in {fault_path(field)}"
-    return _short(failure.detail, DETAIL_CHARS_MAX)
+    """The error's message, without names that may be texts. It may be longer by the path that it names."""
+    field, detail = failure.fields.get("field"), failure.detail
+    path = field if isinstance(field, str) else ""
+    for part in path.split("."):
+        if (shown := fault_path(part)) != part:
+            detail = detail.replace(part, shown).replace(repr(part)[1:-1], shown)
+    return _short(detail, DETAIL_CHARS_MAX + len(fault_path(path)))
 
 
 def _field(name: str, value: object) -> object:

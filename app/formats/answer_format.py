@@ -78,8 +78,11 @@ class AnswerFormat:
         """Where parts of the constraint stand in it, and in the request."""
         stated = {} if self.reply_spec is None else {id(self.reply_spec): RequestPlace("")}
         for tool in self.tools:
+            place = RequestPlace("", tool=tool.name, parameters=tool.path, is_text=tool.custom)
+            grammars = tool.arguments.parts if tool.custom else []
+            stated |= dict.fromkeys(map(id, grammars), place)
             schemas = [(within, each) for within, each in tool.arguments.schemas() if isinstance(each, dict)]
-            stated |= {id(each): RequestPlace("", tool.name, tool.path, within) for within, each in schemas}
+            stated |= {id(each): replace(place, within=within) for within, each in schemas}
         return tuple(replace(stated[id(part)], inside=path) for path, part in parts_of(self.constraint, stated))
 
     def _body(self) -> Part:

@@ -7,6 +7,7 @@ constraint of a reply. Errors name the request's paths.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import KW_ONLY
 
 from pydantic.dataclasses import dataclass
 
@@ -21,12 +22,15 @@ class RequestPlace:
     tool        the name of the tool whose parameters it describes; empty for the constraint of a reply
     parameters  the path of these parameters in the request
     within      its path in the parameters
+    is_text     whether the tool is a custom one: its parameters are a grammar, in which nothing has a path
     """
 
     inside: str
+    _: KW_ONLY
     tool: str = ""
     parameters: str = ""
     within: str = ""
+    is_text: bool = False
 
     def path_of(self, field: str) -> str:
         """The request's path of a field of the constraint."""
@@ -44,7 +48,7 @@ class RequestPlace:
 
     def below(self, field: str) -> str:
         """The path of a field in the parameters, or in the reply."""
-        return ".".join(filter(None, (self.within, field[len(self.inside) :])))
+        return "" if self.is_text else ".".join(filter(None, (self.within, field[len(self.inside) :])))
 
 
 def place_of(field: str, places: Sequence[RequestPlace]) -> RequestPlace | None:

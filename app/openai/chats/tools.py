@@ -28,6 +28,7 @@ from app.openai.tool_bodies import CustomToolBody, ToolBody
 
 _INSTRUCTIONS = ("system", "developer")
 _NO_TOOL = "no tool has this name"
+_PARAMETERS = {"function": "function.parameters", "custom": "custom.format.grammar.definition"}
 _INPUT = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
 
 
@@ -110,7 +111,7 @@ def callable_tools(use: ToolUse, calls: CallFormat, split: TextSplit) -> tuple[C
     return tuple(
         CallableTool(
             tool.name, _arguments(tool, calls, split, options), tool.custom is not None,
-            f"tools.{numbers[tool.name]}.function.parameters",
+            f"tools.{numbers[tool.name]}.{_PARAMETERS[tool.type]}",
         )
         for tool in use.callable
     )

@@ -80,7 +80,8 @@ def test_sets_of_strings_are_written_with_a_warning(client: TestClient) -> None:
         assert answer["warnings"][0]["message"].startswith("/properties/tags/uniqueItems: equal items may be written")
 
 
-DEEP = "äußere.b.c.d.e.f.g.h.i.j.k.l.m.n.o.p.價格"  # names of properties, from the outermost on
+# Names of properties, from the outermost on.
+DEEP = ".".join(("äußere", *(f"level_of_nesting_{number}" for number in range(20)), "價格"))
 
 
 def nested(schema: Any, names: str) -> dict[str, Any]:
@@ -137,6 +138,24 @@ def test_a_schema_without_values_is_named_by_its_tool(
         assert {part.split("'")[1] for part in error["conflict"]} >= set(conflict)
 
 
+@pytest.mark.parametrize(
+    ("definition", "message"),
+    [
+        ("a(", "not a pattern: missing ), unterminated subpattern"),
+        ("a(?!b)(?=b)c", "no input satisfies the grammar: regex a(?!b)(?=b)c alone rules out every one"),
+    ],
+)
+def test_a_faulty_grammar_is_named_by_its_tool(definition: str, message: str, client: TestClient) -> None:
+    grammar = {"syntax": "regex", "definition": definition}
+    moves = {"type": "custom", "custom": {"name": "move", "format": {"type": "grammar", "grammar": grammar}}}
+    body = {"model": "captions", "messages": USER, "tools": [moves], "tool_choice": "required"}
+    error = refusal(client, CHAT, body)
+    assert (error["message"], error["param"]) == (f'tool "move": {message}', "tools.0.custom.format.grammar.definition")
+    moves = {"type": "custom", "name": "move", "format": {"type": "grammar", **grammar}}
+    error = refusal(client, RESPONSES, {"input": USER, "tools": [moves], "tool_choice": "required"})
+    assert (error["message"], error["param"]) == (f'tool "move": {message}', "tools.0.format.definition")
+
+
 def test_failed_jobs_name_tool_and_place(client: TestClient) -> None:
     choice = {"tool_choice": "required"}
     for schema, message in (
@@ -152,7 +171,7 @@ def test_failed_jobs_name_tool_and_place(client: TestClient) -> None:
 
 
 def requests_with(schemas: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
-    """Requests with tools of these parameters: the path, the field of the parameters, the body."""
+    """The path, the field of parameters and the body of requests."""
     body = {"model": "captions", "messages": USER, "max_tokens": 64}
     yield CHAT, "function.parameters", body | {"tools": [tool(name, each) for name, each in schemas.items()]}
     functions = [{"type": "function", "name": name, "parameters": each} for name, each in schemas.items()]
