@@ -22,6 +22,11 @@ _GROUPS = (
 _NEGATIVE = frozenset({"not", "if", "oneOf", "contains"})
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _UNEVALUATED = frozenset({"unevaluatedProperties", "unevaluatedItems"})
+# Keywords beside which fewer properties or items are unevaluated, unless they are false.
+_EVALUATING = _UNEVALUATED | {
+    "additionalProperties", "items", "additionalItems", "contains", "anyOf", "oneOf", "if", "dependentSchemas",
+    "dependencies",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,9 +50,13 @@ def schema_keywords(schema: object) -> tuple[SchemaKeyword, ...]:
     """
     names = set(_names(schema))
     # What a reference leads to may stand below a negation, where less means more.
-    if names & _UNEVALUATED or (names & _REFERENCES and names & _NEGATIVE):
+    if names & _REFERENCES and names & _NEGATIVE:
         return ()
-    return tuple(_keywords(schema, ()))
+    kept = _EVALUATING if names & _UNEVALUATED else frozenset[str]()
+    return tuple(
+        each for each in _keywords(schema, ())
+        if all(value is False or name not in kept for name, value in each.keywords)
+    )
 
 
 def without_keywords(schema: object, left_out: Collection[SchemaKeyword], path: tuple[str, ...] = ()) -> object:
