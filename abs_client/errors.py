@@ -192,6 +192,7 @@ class ConstraintUnsatisfiableError(ConstraintError, codes="constraint_unsatisfia
     """No text satisfies the constraint.
 
     conflict       conjuncts that contradict each other, or rules of a policy that cannot be met together any more
+    field          where a tool is at fault: the path of its parameters
     past           of a policy: the shortest conversation that leads to the conflict; its first 16 events
     left_out       how many elements such a list lacks, by its name
     characters     characters that no token of the model writes
@@ -199,6 +200,7 @@ class ConstraintUnsatisfiableError(ConstraintError, codes="constraint_unsatisfia
     """
 
     conflict: list[str] | None
+    field: str | None
     past: list[str] | None
     left_out: dict[str, int] | None
     characters: list[str] | None

@@ -11,6 +11,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -18,7 +19,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from compiler.automata import UNREACHABLE, Dfa, live_states, minimize, product
-from compiler.errors import require, shown_name
+from compiler.errors import SpecSyntaxError, SpecUnsupported, require, shown_name
 from compiler.limits import ResourceGuard
 from compiler.ltlf import formula_to_dfa
 from compiler.policies.events import Event, EventKind, EventProposition
@@ -210,12 +211,13 @@ def compile_policy(
     parts = tuple(formula_to_dfa(rule.formula, names, guard) for rule in rules)
     automaton = _conjunction(parts, len(letters.letters), guard)
     possible = {}
-    for tool, schema in tools.items():
+    for number, (tool, schema) in enumerate(tools.items()):
         required = {name for name, each in assumed.items() if each.tool == tool}
         results = letters.satisfiable(EventKind.RESULT, tool, {}, writable)
         kept = [number for number in results if required <= assumed_names[number]]
         require(bool(kept), f"no result of {shown_name(tool)} satisfies all that is assumed of it", "policy.assume")
-        possible[tool] = letters.satisfiable(EventKind.CALL, tool, schema or ANY_OBJECT, writable), kept
+        with _blamed(tool, number):
+            possible[tool] = letters.satisfiable(EventKind.CALL, tool, schema or ANY_OBJECT, writable), kept
     distance = _distances(automaton, letters, possible, guard)
     texts = tuple(rule.text for rule in rules)
     return PolicyAutomaton(
@@ -227,6 +229,18 @@ def compile_policy(
         parts=parts,
         distance=distance,
     )
+
+
+@contextmanager
+def _blamed(tool: str, number: int) -> Iterator[None]:
+    """Names the tool and the place in errors of its schema."""
+    try:
+        yield
+    except (SpecSyntaxError, SpecUnsupported) as error:
+        place = error.field.removeprefix("json_schema").removeprefix(".")
+        error.field = ".".join(filter(None, (f"tools.{number}.function.parameters", place)))
+        error.args = (f'tool "{tool}"{place and f", {place}"}: {error}',)
+        raise
 
 
 def _conjunction(parts: Sequence[Dfa], letters: int, guard: ResourceGuard) -> Dfa:

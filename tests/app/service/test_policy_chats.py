@@ -158,3 +158,17 @@ def test_responses_take_a_policy(client: TestClient) -> None:
     assert (error["param"], error["message"]) == ("input.1", "input.1: a call of this message has no result yet")
     stray = {**unanswered, "input": [items[0], {**items[2], "call_id": "2"}]}
     assert client.post("/v1/responses", json=stray).json()["error"]["param"] == "input.1"
+
+
+def test_policies_name_the_tool_of_a_faulty_schema(client: TestClient) -> None:
+    schema = {"properties": {"when": {"type": "datetime"}}}
+    chat_tools = [TOOLS[0], {"type": "function", "function": {"name": "book", "parameters": schema}}]
+    rules = {"rules": ["G(call(book) -> call(book, when = 5))"]}
+    message = 'tool "book", properties.when.type: this is not a type'
+    error = send(client, [{"role": "user", "content": "a"}], tools=chat_tools, policy=rules).json()["error"]
+    assert (error["message"], error["param"]) == (message, "tools.1.function.parameters.properties.when.type")
+    body = {"input": "a", "tools": [{"type": "function", **each["function"]} for each in chat_tools], "policy": rules}
+    error = client.post("/v1/responses", json=body).json()["error"]
+    assert (error["message"], error["param"]) == (message, "tools.1.parameters.properties.when.type")
+    checked = client.post("/check", json={"messages": [], "tools": chat_tools, "policy": rules}).json()
+    assert (checked["detail"], checked["field"]) == (message, "tools.1.function.parameters.properties.when.type")
