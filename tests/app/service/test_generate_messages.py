@@ -123,9 +123,7 @@ def test_answers_streams_and_jobs_name_the_same_field(client: TestClient, fields
     body = {"messages": USER, "tools": TOOLS, **fields}
     assert client.post("/generate", json=body).json()["field"] == path
     assert client.post("/generate", json={**body, "stream": True}).json()["field"] == path
-    # A job does not keep where each of its tools stands.
-    of_job = "tools" if path.startswith("tools") else path
-    assert finished_job(client, body)["error"]["field"] == of_job
+    assert finished_job(client, body)["error"]["field"] == path
 
 
 def test_an_answer_to_a_prompt_has_no_message(client: TestClient) -> None:
