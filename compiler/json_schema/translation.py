@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
-from functools import partial
+from functools import partial, reduce
 from typing import NamedTuple
 
 from compiler.automata import CharDfa, Dfa, char_complement, coarsened, everything
@@ -20,7 +20,7 @@ from compiler.json_schema.arrays import UNIQUE_STATES_MAX
 from compiler.json_schema.clauses import merge_equal_nodes
 from compiler.json_schema.closing import closed_nodes
 from compiler.json_schema.compiler import SchemaCompiler
-from compiler.json_schema.fragments import ESCAPES, Fragment, ObjectLayout, Whitespace
+from compiler.json_schema.fragments import ESCAPES, Fragment, ObjectLayout, Whitespace, combine
 from compiler.json_schema.nodes import ObjectFacts, Position, PropertyScopes, Schema
 from compiler.json_schema.reader import SchemaReader
 from compiler.json_schema.rules import (
@@ -339,28 +339,38 @@ def with_finite_keys(
     scalars = ScalarCompiler(nodes, alphabet, guard)
     compiler = SchemaCompiler(nodes, alphabet, layout, no_nesting, scalars=scalars, guard=guard)
     named = list[Schema]()
-    for node in nodes:
-        facts = node.objects or ObjectFacts()
-        keys = _finite_keys(facts, compiler, no_nesting, keys_max)
+    for number, node in enumerate(nodes):
+        keys = _finite_keys(number, compiler, no_nesting, keys_max)
         # Names that are only required are last in the order, and are written after these.
-        order = (*node.order[: len(node.order) - len(facts.required)], *keys, *facts.required)
+        required = node.objects.required if node.objects else ()
+        order = (*node.order[: len(node.order) - len(required)], *keys, *required)
         named.append(replace(node, order=order) if keys else node)
     return tuple(named)
 
 
-def _finite_keys(
-    facts: ObjectFacts, compiler: SchemaCompiler, no_nesting: Position, keys_max: int
-) -> Sequence[str]:
-    """All keys of `propertyNames`; where these are too many, those of patterns."""
-    if facts.names is not None:
-        language = compiler.values((facts.names,), no_nesting).language("string")
-        if isinstance(language, FiniteLanguage) and len(language.texts) <= keys_max:
-            return language.texts
-        if isinstance(language, Fragment) and (listed := compiler.alphabet.listed(language, keys_max)) is not None:
-            return listed
-    contents = (compiler.alphabet.content(("pattern", pattern)) for pattern, _, _ in facts.patterns)
-    listed_keys = (compiler.alphabet.listed(content, keys_max) for content in contents if content is not None)
-    return [key for keys in listed_keys for key in keys or ()]
+def _finite_keys(number: int, compiler: SchemaCompiler, no_nesting: Position, keys_max: int) -> Sequence[str]:
+    """The keys that a node leaves with its `allOf`, where few."""
+    conjuncts, nodes = {number: None}, [compiler.nodes[number]]
+    for node in nodes:  # grows while it is walked
+        compiler.guard.check_time()
+        nodes += [compiler.nodes[each] for each in node.all_of if each not in conjuncts]
+        conjuncts |= dict.fromkeys(node.all_of)
+    facts = [node.objects for node in nodes if node.objects is not None]
+    names = [each.names for each in facts if each.names is not None]
+    language = compiler.values(names, no_nesting).language("string") if names else None
+    if isinstance(language, FiniteLanguage) and len(language.texts) <= keys_max:
+        return language.texts
+    own = compiler.nodes[number].objects or ObjectFacts()
+    named = [compiler.content(names)] if names else []
+    matched = [compiler.alphabet.content(("pattern", pattern)) for pattern, _, _ in own.patterns]
+    closed = list[Fragment | None]()
+    for each in facts:
+        contents = [compiler.alphabet.content(("pattern", pattern)) for pattern, _, _ in each.patterns]
+        if contents and each.additional is not None and compiler.nodes[each.additional].never:
+            closed.append(reduce(partial(combine, operation="or", guard=compiler.guard), contents))
+    both = [reduce(partial(combine, operation="and", guard=compiler.guard), [*named, *closed])] if closed else []
+    listed = (compiler.alphabet.listed(keys, keys_max) for keys in (*named, *matched, *both) if keys is not None)
+    return [key for keys in listed for key in keys or ()]
 
 
 def _bounds(compiler: SchemaCompiler) -> list[tuple[str, int]]:
