@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from compiler.errors import Edit
@@ -21,10 +21,12 @@ from compiler.spec.types import (
     Spec,
 )
 
+_CONSTANTS = (Op.TRUE, Op.FALSE, Op.LAST)
 WARNINGS_MAX = 8  # of one constraint
 _NEGATED_LIST = "not all of the keywords: texts with some of them are accepted. For none of them write none: true"
 _FORMULA = "this pattern reads like a formula: did you mean ltlf?"
 _GLUED = "a name is read as one word of the text: for the operator put a space behind it"
+_CONSTANT = "true, false and last are operators: for the label of this name put it in quotes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +65,14 @@ def _of_parts(part: Part, path: tuple[str, ...]) -> Iterator[SpecWarning]:
             yield from _of_parts(inside, (*path, name))
 
 
-def _warnings(spec: Spec, path: tuple[str, ...]) -> Iterator[SpecWarning]:
+def _warnings(spec: Spec, path: tuple[str, ...], labels: Collection[str] = ()) -> Iterator[SpecWarning]:
     pointer = "".join(f"/{name}" for part in path for name in part.split("."))
     match spec:
         case AllSpec() | AnySpec():
             for number, part in enumerate(spec.parts):
-                yield from _warnings(part, (*path, f"{spec.form}.{number}"))
+                yield from _warnings(part, (*path, f"{spec.form}.{number}"), labels)
         case LabelsSpec():
-            yield from _warnings(spec.part, path)
+            yield from _warnings(spec.part, path, [label.lower() for label in spec.labels])
         case SequenceSpec():
             yield from _of_parts(spec.root, path)
         case NotSpec() if is_negated_list(spec):
@@ -80,7 +82,7 @@ def _warnings(spec: Spec, path: tuple[str, ...]) -> Iterator[SpecWarning]:
             )
             yield SpecWarning(_NEGATED_LIST, ".".join((*path, "not")), suggestion=edits)
         case NotSpec():
-            yield from _warnings(spec.part, (*path, "not"))
+            yield from _warnings(spec.part, (*path, "not"), labels)
         case RegexSpec() if is_formula(spec.pattern):
             edit: Edit = {"op": "move", "from": f"{pointer}/regex", "path": f"{pointer}/ltlf"}
             yield SpecWarning(_FORMULA, ".".join((*path, "regex")), suggestion=(edit,))
@@ -92,3 +94,7 @@ def _warnings(spec: Spec, path: tuple[str, ...]) -> Iterator[SpecWarning]:
                     at = token.position + glued
                     edit = {"op": "splice", "path": f"{pointer}/ltlf", "start": at, "end": at, "value": " "}
                     yield SpecWarning(_GLUED, ".".join((*path, "ltlf")), token.position, (edit,))
+                if token.op in _CONSTANTS and name.lower() in labels:
+                    at, end = token.position, token.position + len(name)
+                    edit = {"op": "splice", "path": f"{pointer}/ltlf", "start": at, "end": end, "value": f'"{name}"'}
+                    yield SpecWarning(_CONSTANT, ".".join((*path, "ltlf")), at, (edit,))

@@ -151,6 +151,8 @@ LIST = {"keywords": ["dog", "cat"]}
         ({"sequence": ["a", {"any": ["b", {"not": LIST}]}, {"optional": {"ltlf": "Fdog"}}]},
          ["sequence.1.any.1.not", "sequence.2.optional.ltlf"]),
         ({"ltlf": "G(Xdog | Fred)", "propositions": {"Fred": ["Fred"]}}, ["ltlf"]),
+        ({"all": [{"ltlf": "F last"}, {"not": {"ltlf": "a U TRUE"}}], "labels": ["a", "Last", "true"]},
+         ["all.0.ltlf", "all.1.not.ltlf"]),
     ],
     ids=str,
 )  # fmt: skip
@@ -164,7 +166,8 @@ def test_a_constraint_of_two_readings_gets_a_warning(constraint: dict[str, objec
         {"not": {"keywords": ["dog"]}}, {"not": {"keywords": [["dog", "cat"]]}}, {**LIST, "none": True},
         {"not": {**LIST, "none": True}}, {"not": {**LIST, "ordered": True}}, {"not": {"any": [LIST, LIST]}},
         {"regex": "(dog|cat)"}, {"regex": "a|b"}, {"regex": "F"}, {"ltlf": "F dog & G(!cat)"}, {"ltlf": 'F("Fred")'},
-        {"ltlf": "F(fred)"},
+        {"ltlf": "F(fred)"}, {"ltlf": "F(last)"}, {"ltlf": 'F(last & "last")', "labels": ["at last", "first"]},
+        {"ltlf": 'F("last")', "labels": ["last"]},
     ],
     ids=str,
 )  # fmt: skip
