@@ -83,7 +83,7 @@ def answers(
         # Texts that differ only in a removed stop string are one answer: the best stays.
         distinct = {answer.text: answer for answer in reversed(finished)}
         finished = tuple(answer for answer in finished if distinct[answer.text] is answer)
-    notes = _left_out(result)  # without the warnings, which a stream carries once
+    notes = _left_out(result)  # without the warnings, which a stream carries at its end
     return tuple(replace(answer, index=index, notes=notes) for index, answer in enumerate(finished, first))
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi.sse import KEEPALIVE_COMMENT, format_sse_event
@@ -21,7 +21,7 @@ from app.api.sse import STORAGE_RETRY_MS, EventStream, paced
 from app.broker import JobEvent
 from app.errors import JobCancelled, StorageDown, UnknownAutomaton
 from app.messages import CompileJobResult, GenerateJobResult, RestartMessage, StepMessage, load
-from app.openai.render import FinishedAnswer, Writer, answers, generated, merged
+from app.openai.render import FinishedAnswer, Writer, answers, constraint_notes, generated, merged
 from app.openai.responses import EventGroup
 from app.openai.stable_prefix import AnswerNormalizer, StablePrefixTracker
 from app.openai.translate import TranslatedRequest, request_paths
@@ -124,7 +124,10 @@ async def _chunks(streamed: StreamedAnswer, results: list[GenerateJobResult]) ->
                 pass
     result = generated(await _result(service, streamed.submitted))
     results.append(result)
-    for final in _final_chunks(streamed, answers(result, translated, service.files, first), sent):
+    finished = answers(result, translated, service.files, first)
+    if finished and not streamed.usage:  # no closing chunk has the warnings
+        finished = (*finished[:-1], replace(finished[-1], notes=constraint_notes(result)))
+    for final in _final_chunks(streamed, finished, sent):
         yield _data(final)
 
 

@@ -57,9 +57,11 @@ def test_paths_beside_tools_are_the_callers(extra: dict[str, Any], client: TestC
     assert (warning["field"], warning["suggestion"]) == ("constraint.not", NONE)
 
 
-def test_a_stream_warns_in_its_last_chunk(client: TestClient) -> None:
-    fields = {**PATHS["/v1/completions"], "model": "captions", "stream": True, "constraint": NEGATED}
-    response = client.post("/v1/completions", json={**fields, "stream_options": {"include_usage": True}})
+@pytest.mark.parametrize("path", ["/v1/completions", "/v1/chat/completions"])
+@pytest.mark.parametrize("fields", [{"stream_options": {"include_usage": True}}, {}, {"n": 2, "temperature": 1}])
+def test_a_stream_warns_in_its_last_chunk(path: str, fields: dict[str, Any], client: TestClient) -> None:
+    body = {**PATHS[path], "model": "captions", "stream": True, "constraint": NEGATED, **fields}
+    response = client.post(path, json=body)
     chunks = [json.loads(line[6:]) for line in response.text.splitlines() if line.startswith("data: {")]
     assert [chunk["warnings"][0]["field"] for chunk in chunks if "warnings" in chunk] == ["constraint.not"]
     assert "warnings" in chunks[-1]
