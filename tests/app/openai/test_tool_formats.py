@@ -220,7 +220,7 @@ def test_custom_tools_take_texts_of_their_grammar(small_files: ModelFiles) -> No
         check_calls(parts.calls)
 
 
-def test_the_text_of_a_custom_tool_may_contain_what_ends_a_call(files: ModelFiles) -> None:
+def test_inputs_of_custom_tools_may_contain_ends(files: ModelFiles) -> None:
     family, answer = format_of(files, tools=[QUERY, SHOUT], tool_choice="required")
     calls = family.calls
     around = calls.parameters.around_input if calls.parameters and not calls.parameters.python else ("", "")
