@@ -37,6 +37,10 @@ _FLAT = (
     "beside arrays of unique items in any order, values of undeclared properties nest one level deep; declare the "
     "properties, or set additionalProperties to false"
 )
+_SEARCHED = (
+    "beside other constraints, orders of unique items are found by a bounded search: some that all constraints allow may "
+    "never be written; say in the schema what the array has to be, where it can"
+)
 LetterDfa = Callable[[Sequence[frozenset[str]], ResourceGuard], Dfa]
 
 
@@ -202,7 +206,15 @@ def warnings_of(tree: ConstraintTree) -> tuple[GrammarWarning, ...]:
     listed = [GrammarWarning(_LISTED)] if any(bound.limit == LISTED_ITEMS for bound in bounds) else []
     lettered = [bound for leaf in leaves_of_type(tree, DistinctLeaf) for bound in leaf.left_out]
     flat = [GrammarWarning(_FLAT)] if any(bound.limit == "undeclared_depth" for bound in lettered) else []
-    return (*grammars, *listed, *flat)
+    searched = [GrammarWarning(_SEARCHED)] if _searched(tree) else []
+    return (*grammars, *listed, *flat, *searched)
+
+
+def _searched(tree: ConstraintTree) -> bool:
+    """Whether distinct letters and something else hold together."""
+    if not isinstance(tree, BooleanNode):
+        return False
+    return any(map(_searched, tree.parts)) or (tree.is_and and bool(leaves_of_type(tree, DistinctLeaf)))
 
 
 def with_lists(tree: ConstraintTree) -> ConstraintTree:

@@ -121,6 +121,14 @@ def test_a_ranking_in_one_order_is_said_to_be(schema: Any, around: str, form: st
     assert not check_text(compiled.text, around.format(json.dumps(values[::-1]))).satisfied
 
 
+def test_a_ranking_beside_other_constraints_has_a_warning() -> None:
+    ranking, last = {"json_schema": RANKING}, {"regex": r'.*"value 11"\]'}
+    for spec in ({"all": [ranking, last]}, {"any": [{"regex": "none"}, {"all": [ranking, {"max_chars": 900}]}]}):
+        (warning,) = compile_spec(spec_from_json(spec), byte_vocabulary()).warnings
+        assert "bounded search" in warning.message
+    assert not compile_spec(spec_from_json({"any": [ranking, {"regex": "none"}]}), byte_vocabulary()).warnings
+
+
 @pytest.mark.parametrize("whitespace", ["compact", "spaced", "pretty"])
 def test_arrays_and_objects_are_unique_in_each_fixed_layout(whitespace: str) -> None:
     values = [[1, 2], {"a": [3]}, "x", []]
