@@ -59,7 +59,7 @@ _TOKENS = (
     "edge_target", "edge_function", "function", "distance",
 )  # fmt: skip
 
-_DISTINCT = ("prices", "least", "reachable", "following", "height", "through")
+_DISTINCT = ("prices", "least", "reachable", "avoidable", "following", "height", "through")
 
 _Stored: TypeAlias = tuple[dict[str, np.ndarray], dict[str, Any]]
 

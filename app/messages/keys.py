@@ -17,7 +17,7 @@ from compiler.limits import DEFAULT_LIMITS, Limits
 from compiler.spec import Spec, spec_hash
 
 KEY_PREFIX = "{abs}:"  # of all keys on a server; the braces keep them on one node of a cluster
-FORMAT = 10  # raise it whenever stored automata of older versions must not be used
+FORMAT = 11  # raise it whenever stored automata of older versions must not be used
 HASH = re.compile(r"[0-9a-f]{64}")
 
 

@@ -53,6 +53,7 @@ class DistinctAutomaton:
     prices     int64 [K, N]  of each letter
     least      int64 [L, K]  the cheapest text from each transducer state on, in tokens and prices
     reachable  bool [L, N]   the letters that may be written before they are forgotten
+    avoidable  bool [L, N]   those that need not be written before they are
     following  bool [L, N + 1]  those that may be the next one; the last column: a text may end or forget without one
     height     int64 [N]        how many tokens more each letter takes than the cheapest one
     through    int64 [L, N + 1]  the tokens of a text that writes this letter first, and none in the last column, beside
@@ -66,16 +67,16 @@ class DistinctAutomaton:
     prices: np.ndarray
     least: np.ndarray
     reachable: np.ndarray
+    avoidable: np.ndarray
     following: np.ndarray
     height: np.ndarray
     through: np.ndarray
 
     def __post_init__(self) -> None:
         letters, rows = self.letters, self.tokens.states // self.tokens.letter_states
-        wide = (rows, letters + 1)
-        shapes = (len(self.prices), letters), (rows, len(self.prices)), (rows, letters), wide, (letters,), wide
-        tables = self.prices, self.least, self.reachable, self.following, self.height, self.through
-        found = tuple(table.shape for table in tables)
+        narrow, wide = (rows, letters), (rows, letters + 1)
+        shapes = (len(self.prices), letters), (rows, len(self.prices)), narrow, narrow, wide, (letters,), wide
+        found = tuple(table.shape for table in self._tables)
         if self.tokens.letter_states != 2 * letters + 1 or shapes != found:
             raise ValueError("the letters and states of the tables are not those of the automaton")
 
@@ -115,8 +116,11 @@ class DistinctAutomaton:
 
     @property
     def table_bytes(self) -> int:
-        tables = self.prices, self.least, self.reachable, self.following, self.height, self.through
-        return self.tokens.table_bytes + sum(int(table.nbytes) for table in tables)
+        return self.tokens.table_bytes + sum(int(table.nbytes) for table in self._tables)
+
+    @property
+    def _tables(self) -> tuple[np.ndarray, ...]:
+        return self.prices, self.least, self.reachable, self.avoidable, self.following, self.height, self.through
 
     def with_own_classes(self, ids: np.ndarray) -> DistinctAutomaton:
         """The automaton with a class for each of these ids. `ids` is int64 [n]; each begins a character."""
@@ -133,6 +137,7 @@ class DistinctAutomaton:
         least = self.least[rows]
         bound = np.where(least == UNREACHABLE, UNREACHABLE, least - worth).max(axis=1)
         follows = (self.following[rows, :-1] & unwritten).any(axis=1) | self.following[rows, -1]
+        follows &= (self.avoidable[rows] | unwritten).all(axis=1)
         return np.where(follows & (states != DEAD).all(axis=1), bound, UNREACHABLE).astype(np.int32)
 
     def uppers(self, rows: Integers, states: Integers) -> np.ndarray:

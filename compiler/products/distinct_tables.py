@@ -31,6 +31,9 @@ def distinct_automaton(tokens: TokenAutomaton, guard: ResourceGuard) -> Distinct
     following[forgetting.chosen(~writes).source, -1] = True
     staying.chosen(~writes).settle(following, np.logical_or, lambda _, behind: behind, guard=guard)
     staying.settle(reachable, np.logical_or, lambda _, behind: behind, guard=guard)
+    avoidable = np.repeat(ends[:, None], reachable.shape[1], axis=1)
+    np.logical_or.at(avoidable, forgetting.source, ~acts.writes[forgetting.function])
+    staying.settle(avoidable, np.logical_or, lambda function, behind: behind & ~acts.writes[function], guard=guard)
     plain = np.where(ends, 0, UNREACHABLE).astype(np.int64)[:, None]
     edges.settle(plain, np.minimum, _one_more, guard=guard)
     with_letter = _with_letter(edges, writing, acts, plain, start=tokens.start // tokens.letter_states, guard=guard)
@@ -38,7 +41,7 @@ def distinct_automaton(tokens: TokenAutomaton, guard: ResourceGuard) -> Distinct
     height = with_letter - np.where(together, with_letter, FAR).min(axis=1, initial=FAR)
     found = DistinctAutomaton(
         tokens=tokens, prices=np.zeros((1, acts.writes.shape[1]), dtype=np.int64), least=plain, reachable=reachable,
-        following=following, height=np.clip(height, 0, LOW),
+        avoidable=avoidable, following=following, height=np.clip(height, 0, LOW),
         through=np.full(following.shape, FAR),
     )
     found = _with_uppers(found, edges, acts, ends, together=together, guard=guard)

@@ -6,12 +6,26 @@ A reader keeps the letters that it has met. Only the place of a violation is fou
 from __future__ import annotations
 
 import functools
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
 import numpy as np
 
-from compiler.automata import DEAD, NO_END, ByteTransducer, CharTransducer, Dfa, to_byte_transducer
+from compiler.automata import (
+    DEAD,
+    NO_END,
+    SINK,
+    ByteTransducer,
+    CharDfa,
+    CharTransducer,
+    Dfa,
+    common_minterms,
+    explore,
+    live_states,
+    minimize_transducer,
+    to_byte_transducer,
+)
+from compiler.errors import SpecUnsatisfiable
 from compiler.lifting import UNREACHABLE, lift
 from compiler.limits import DEFAULT_LIMITS, Limits, ResourceGuard
 from compiler.products import DistinctAutomaton, DistinctPart, distinct_automaton, distinct_letters, first_states
@@ -153,6 +167,29 @@ def distinct_text(leaf: DistinctLeaf, guard: ResourceGuard) -> DistinctText:
         transducer=to_byte_transducer(transducer, start, guard), letters=leaf.letters, text_start=leaf.start,
         strips_space=leaf.leading_space, limits=guard.limits,
     )
+
+
+def in_both(leaf: DistinctLeaf, texts: CharDfa, guard: ResourceGuard) -> DistinctLeaf:
+    """The leaf of those texts that a language has, too. They write the same letters.
+
+    Raises SpecUnsatisfiable where there is none, and what `explore` raises.
+    """
+    old, dfa = leaf.transducer, texts.dfa
+    minterms, (of_leaf, of_texts) = common_minterms([old.minterms, texts.minterms])
+    tables = [old.next_state[:, of_leaf], dfa.next_state[:, dfa.symbol_class[of_texts]]]
+    live = [np.arange(len(old.next_state)) != DEAD, live_states(dfa)]
+    graph = explore(tables, live, [(leaf.start, dfa.start)], guard)
+    if graph.starts[0] == SINK:
+        raise SpecUnsatisfiable("no text satisfies the constraint")
+    state, beside = graph.component.T
+    alive = np.arange(len(state)) != SINK
+    joined = CharTransducer(
+        next_state=graph.next_state, output=np.where(graph.next_state == SINK, 0, old.output[state][:, of_leaf]),
+        final_output=np.where(alive & dfa.accepting[beside], old.final_output[state], NO_END), outputs=old.outputs,
+        minterms=minterms,
+    )
+    smaller, number = minimize_transducer(joined, guard)
+    return replace(leaf, transducer=smaller, start=int(number[graph.starts[0]]))
 
 
 def behind_space(transducer: CharTransducer, start: int, *, optional: bool) -> tuple[CharTransducer, int]:

@@ -17,7 +17,8 @@ from compiler.errors import LimitExceeded, SpecUnsatisfiable
 from compiler.limits import SIZE_LIMITS, ResourceGuard
 from compiler.products import Branch, Formula
 from compiler.pushdown import after_space
-from compiler.text.distinct_text import behind_space
+from compiler.text.combination import to_char_dfa
+from compiler.text.distinct_text import behind_space, in_both
 from compiler.text.tree import (
     BooleanNode,
     CharLeaf,
@@ -82,7 +83,7 @@ class Parts(Generic[_T]):
     def _formula(self, tree: ConstraintTree) -> Formula | None:
         """The formula of a tree, in as few parts as limits allow. None where a part has no text."""
         splits = halves(tree) is not None
-        if splits and leaves_of_type(tree, DistinctLeaf):  # no part but its own counts its letters
+        if splits and leaves_of_type(tree, DistinctLeaf):  # one automaton counts the letters of one leaf
             return self._taken_apart(tree)
         guard = _for_parts(self._guard) if splits else self._guard
         try:
@@ -100,11 +101,34 @@ class Parts(Generic[_T]):
         node = halves(tree)
         if node is None:
             return self._formula(tree)
+        try:
+            joined = self._with_letters(node)
+        except SpecUnsatisfiable:
+            return None
+        if joined is not None:
+            return self._formula(joined)
         found = [self._formula(part) for part in node.parts]
         formulas = tuple(each for each in found if each is not None)
         if not formulas or (node.is_and and None in found):
             return None
         return formulas[0] if len(formulas) == 1 else Branch(node.is_and, formulas)
+
+    def _with_letters(self, node: BooleanNode) -> DistinctLeaf | None:
+        """One leaf for distinct letters and a regular part that both hold.
+
+        No search has to find texts of both. None where the parts are others, or too large.
+        """
+        letters, other = node.parts
+        is_regular = not any(isinstance(leaf, PushdownLeaf | DistinctLeaf) for leaf in leaves_of(other))
+        if not (node.is_and and isinstance(letters, DistinctLeaf) and is_regular):
+            return None
+        guard = _for_parts(self._guard)
+        try:
+            return in_both(letters, to_char_dfa(other, guard), guard)
+        except LimitExceeded as error:
+            if error.limit not in SPLIT_LIMITS:
+                raise
+            return None
 
 
 def may_split(tree: ConstraintTree) -> bool:

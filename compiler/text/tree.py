@@ -38,8 +38,8 @@ _FLAT = (
     "properties, or set additionalProperties to false"
 )
 _SEARCHED = (
-    "beside other constraints, orders of unique items are found by a bounded search: some that all constraints allow may "
-    "never be written; say in the schema what the array has to be, where it can"
+    "beside other constraints, orders of unique items are found by a bounded search: some that all constraints allow "
+    "may never be written; say in the schema what the array has to be, where it can"
 )
 LetterDfa = Callable[[Sequence[frozenset[str]], ResourceGuard], Dfa]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import re
 from typing import Any
 
 import pytest
@@ -84,6 +85,20 @@ def test_the_least_budget_is_exact_and_enough(
         for answer in drive(model, (1,), run):
             replay(tokens, answer, model.score((1,), answer.tokens), options, tolerance=model.tolerance)
             assert is_valid(schema, text_of(answer.tokens, compiled, files))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "orders"), [(r'.*"A"\]', 1), (r'.*"F".*"B".*"A".*', 2), (r'\[("."(, )?|,){4}\s*"E".*', 2)]
+)
+def test_a_ranking_holds_beside_a_pattern(pattern: str, orders: int, files: ModelFiles) -> None:
+    schema = SCHEMAS["ten letters"]
+    compiled = compile_spec(spec_from_json({"all": [{"json_schema": schema}, {"regex": pattern}]}), files.vocabulary)
+    model = HashModel(files.vocabulary.size, files.vocabulary.eos_ids, seed=3, spread=0.5)
+    options = SamplingOptions(compiled.tokens.min_tokens, seed=1, n=orders)
+    run = Sampling(PreparedConstraint.prepare(compiled.tokens, CPU), options)
+    texts = [text_of(answer.tokens, compiled, files) for answer in drive(model, (1,), run)]
+    assert len(set(texts)) == orders
+    assert all(is_valid(schema, text) and re.fullmatch(pattern, text) for text in texts), texts
 
 
 def text_of(ids: tuple[int, ...], compiled: CompiledConstraint, files: ModelFiles) -> str:
