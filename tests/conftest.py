@@ -13,7 +13,9 @@ import pytest
 
 from app.environment import let_idle_threads_sleep
 from tests.servers.cluster import FULL
+from tests.servers.forkserver import PREFORKED, PREFORKED_S_MAX
 from tests.servers.preforked import PreforkedProcess
+from tests.servers.processes import until
 from tests.servers.service_process import ServiceProcess, serving
 from tests.skips import fail_unlisted
 from tests.tools.processor_time import ProcessorTimes
@@ -24,13 +26,13 @@ ROOT = Path(__file__).resolve().parents[1]
 gc.disable()  # until the tests are collected: it would take a quarter of their imports' time
 
 LONG = (  # files, the longest first: one that began last would be waited for by those that have nothing left
-    "app/openai/test_clients.py", "docs/test_blocks.py", "app/local/test_up.py", "long/test_abuse.py",
-    "app/cli/test_commands.py", "app/api/test_grammars.py", "client/test_service.py",
-    "deploy/test_compose.py", "app/playground/test_agent.py", "app/playground/test_shell_runs.py",
-    "app/playground/test_shell.py", "app/api/test_large_combinations.py", "app/playground/test_stage.py",
-    "app/test_no_pickle.py", "app/service/test_job_processes.py", "app/broker/test_contract_admission.py",
-    "app/faults/test_clocks.py", "app/openai/test_tool_formats.py", "app/api/test_ready.py",
-    "app/playground/test_views.py", "app/faults/test_api.py", "app/playground/test_looks.py",
+    "app/openai/test_clients.py", "docs/test_blocks.py", "app/local/test_up.py", "app/cli/test_commands.py",
+    "app/broker/test_redis_broker.py", "app/api/test_grammars.py", "client/test_service.py", "deploy/test_compose.py",
+    "app/faults/test_workers.py", "long/test_abuse.py", "app/redis/test_sentinel.py", "app/playground/test_agent.py",
+    "app/playground/test_shell_runs.py", "app/playground/test_shell.py", "app/api/test_large_combinations.py",
+    "app/playground/test_stage.py", "app/test_no_pickle.py", "app/service/test_job_processes.py",
+    "app/broker/test_contract_admission.py", "app/faults/test_clocks.py", "app/openai/test_tool_formats.py",
+    "app/api/test_ready.py", "app/playground/test_views.py", "app/faults/test_api.py", "app/playground/test_looks.py",
     "app/faults/test_chaos.py", "long/test_fuzz.py", "app/faults/test_model.py", "app/worker/test_bombs.py",
     "compiler/json_schema/test_sizes.py", "compiler/grammars/test_suites.py", "decoding/test_library.py",
     "decoding/model/test_huggingface.py", "decoding/model/test_quantized.py", "decoding/test_products.py",
@@ -42,6 +44,20 @@ def pytest_configure(config: pytest.Config) -> None:
     testers = getattr(config.option, "numprocesses", None)
     if testers and not hasattr(config, "workerinput") and find_spec("torch"):  # `make pythons` has none
         config.add_cleanup(PreforkedProcess(testers).end)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """The first test process collects before the others, so that each file is compiled once."""
+    folder, name = os.environ.get(PREFORKED), os.environ.get("PYTEST_XDIST_WORKER")
+    collected = Path(folder or "", "collected")
+    if folder and name not in (None, "gw0"):
+        until(collected.exists, "the first test process has collected", PREFORKED_S_MAX)
+    try:
+        return (yield)
+    finally:
+        if folder and name == "gw0":
+            collected.touch()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

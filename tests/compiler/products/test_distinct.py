@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 from collections.abc import Iterator
 from functools import cache
 from math import inf
@@ -111,10 +112,16 @@ def random_ranking(seed: int) -> Ranking:
     for text in draw.sample(texts, min(5, len(texts))) + wrong[:5]:
         assert is_valid(schema, text) == (text in texts), (schema, text)
     vocabulary = some_vocabulary(draw, [*draw.sample(texts, min(40, len(texts))), spelled(values)])
-    spec = spec_from_json({"json_schema": schema, "whitespace": "compact"})
+    spec: dict[str, Any] = {"json_schema": schema, "whitespace": "compact"}
+    if seed % 3 == 2:
+        value = re.escape(spelled(draw.choice(values)))
+        pattern = draw.choice((f".*{value}.*", rf"[^\]]*{value}\].*", f"((?!{value}).)*", f".{{0,{len(texts[-1])}}}"))
+        kept = [text for text in texts if re.fullmatch(pattern, text)]
+        if kept:
+            spec, texts, wrong = {"all": [spec, {"regex": pattern}]}, kept, [*wrong, *texts[:40]]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrays, "UNIQUE_STATES_MAX", 0)
-        compiled = compile_spec(spec, vocabulary)
+        compiled = compile_spec(spec_from_json(spec), vocabulary)
     return Ranking(compiled, vocabulary, frozenset(texts), frozenset(wrong) - frozenset(texts))
 
 
@@ -127,7 +134,7 @@ def test_the_texts_are_those_of_a_validator() -> None:
     for seed in SEEDS:
         ranking = random_ranking(seed)
         assert any(isinstance(part, DistinctAutomaton) for part in ranking.tokens.parts), seed
-        assert ranking.texts and ranking.compiled.approximate == () == ranking.compiled.warnings
+        assert ranking.texts and ranking.compiled.approximate == ()
         for text in ranking.texts:
             assert check_text(ranking.compiled.text, text).satisfied, (seed, text)
         for text in ranking.others:
