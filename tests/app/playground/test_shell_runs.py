@@ -215,7 +215,6 @@ def test_a_broken_stream_resumes_where_it_stopped(page: Page) -> None:
     expect(page.locator(".choices li")).to_have_count(3)
 
 
-@pytest.mark.long
 def test_a_stream_may_break_after_each_event(page: Page) -> None:
     resumed = 0
 
