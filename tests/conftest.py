@@ -48,7 +48,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """The first test process collects before the others, so that each file is compiled once."""
+    """The first test process collects before the others.
+
+    Each file is then compiled once.
+    """
     folder, name = os.environ.get(PREFORKED), os.environ.get("PYTEST_XDIST_WORKER")
     collected = Path(folder or "", "collected")
     if folder and name not in (None, "gw0"):
