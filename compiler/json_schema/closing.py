@@ -9,6 +9,7 @@ property, or the items, what they say is one schema, and that is closed. What st
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, combinations, product
@@ -50,6 +51,7 @@ class _Closer:
         # The node that is being closed, and the names that it declares whatever the value is.
         self._value, self._certain = 0, set[str]()
         self._shared = set[_Place]()  # what several schemas of that node describe
+        self._mixed = set[str]()  # the properties that a pattern, or another schema's undeclared ones, describe as well
         # What of copies is closed for each option, and several schemas as one.
         self._apart, self._joined = dict[int, list[tuple[_Place, int]]](), dict[frozenset[int], int]()
 
@@ -64,11 +66,12 @@ class _Closer:
             return number
         if number not in self._values:
             self._values[number] = placed = self._add(Schema(node.field))
-            outer = self._value, self._certain, self._shared
-            self._value, self._shared = number, self._repeated(number)
+            outer = self._value, self._certain, self._shared, self._mixed
+            self._value, self._mixed = number, self._described_twice(number)
+            self._shared = self._repeated(number) - self._mixed
             self._certain = self._names(self._implied(number))
             options = [self._with_shared(option) for option in self._options(number)]
-            self._value, self._certain, self._shared = outer
+            self._value, self._certain, self._shared, self._mixed = outer
             closed = [option for option in map(self._closed, options) if option is not None]
             if not closed:
                 self.left_open[node.field] = None
@@ -103,9 +106,26 @@ class _Closer:
         """The places where several joined schemas describe objects or arrays."""
         found = dict[_Place, set[int]]()
         for place, inner in chain(*map(_places, self._in_place((number,)))):
-            if any(each.objects or each.arrays for each in self._in_place((inner,))):
+            if self._holds_more(inner):
                 found.setdefault(place, set()).add(inner)
         return {place for place, inner in found.items() if len(inner) > 1}
+
+    def _described_twice(self, number: int) -> set[str]:
+        """The properties that patterns, or other schemas' undeclared ones, describe too.
+
+        To close each description by itself would leave no value, so these stay open.
+        """
+        nodes = [node for node in self._in_place((number,)) if node.constant is None]
+        facts = [node.objects for node in nodes if node.objects is not None]
+        named = {name for fact in facts for name, inner in fact.properties if self._holds_more(inner)}
+        return {
+            name for name in named
+            if any(self._holds_more(inner) for fact in facts for inner in _undeclared(fact, name))
+        }
+
+    def _holds_more(self, number: int) -> bool:
+        """Whether a node speaks of objects or arrays."""
+        return any(each.objects or each.arrays for each in self._in_place((number,)))
 
     def _in_place(self, numbers: Sequence[int]) -> list[Schema]:
         """The nodes and all that speak of the same value."""
@@ -209,7 +229,7 @@ class _Closer:
         self.nodes[placed] = replace(
             node, all_of=all_of, choices=choices, order=tuple(map(copied, node.order)),
             conditions=tuple(each for each in node.conditions if not (expanded and self._decides(each))),
-            objects=node.objects and self._objects(node.objects, apart),
+            objects=node.objects and self._objects(node.objects, apart, self._mixed if expanded else set[str]()),
             arrays=node.arrays and self._arrays(node.arrays, apart),
         )
         return placed
@@ -224,13 +244,20 @@ class _Closer:
             copies = tuple(self._copy(inner, None) for inner in choice.nodes)
             yield Alternatives(copies, "anyOf" if choice.exactly_one else choice.keyword)
 
-    def _objects(self, facts: ObjectFacts, apart: set[_Place]) -> ObjectFacts:
+    def _objects(self, facts: ObjectFacts, apart: set[_Place], mixed: set[str]) -> ObjectFacts:
+        stay = {inner for name in mixed for inner in _undeclared(facts, name)}
+        stay |= {inner for name, inner in facts.properties if name in mixed}
+        self.left_open |= dict.fromkeys(self.nodes[inner].field for inner in sorted(stay))
+
+        def closed(inner: int) -> int:
+            return inner if inner in stay else self.value(inner)
+
         return replace(
             facts, properties=tuple(
-                (name, self._anything if name in apart else self.value(inner)) for name, inner in facts.properties
+                (name, self._anything if name in apart else closed(inner)) for name, inner in facts.properties
             ),
-            patterns=tuple((pattern, field, self.value(inner)) for pattern, field, inner in facts.patterns),
-            additional=None if facts.additional is None else self.value(facts.additional),
+            patterns=tuple((pattern, field, closed(inner)) for pattern, field, inner in facts.patterns),
+            additional=None if facts.additional is None else closed(facts.additional),
         )
 
     def _arrays(self, facts: ArrayFacts, apart: set[_Place]) -> ArrayFacts:
@@ -287,6 +314,21 @@ def _places(node: Schema) -> Iterator[tuple[_Place, int]]:
         yield from node.objects.properties
     if node.arrays is not None and node.arrays.items is not None and not node.arrays.prefix:
         yield None, node.arrays.items
+
+
+def _undeclared(facts: ObjectFacts, name: str) -> list[int]:
+    """What facts say of a property beside its own schema."""
+    found = [inner for pattern, _, inner in facts.patterns if _may_match(pattern, name)]
+    if facts.additional is not None and not found and name not in dict(facts.properties):
+        found.append(facts.additional)
+    return found
+
+
+def _may_match(pattern: str, name: str) -> bool:
+    try:
+        return re.search(pattern, name) is not None
+    except re.error:  # ECMAScript's patterns are not all Python's
+        return True
 
 
 def _declares(facts: ObjectFacts) -> bool:

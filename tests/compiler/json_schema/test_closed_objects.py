@@ -124,6 +124,13 @@ OPEN: dict[str, tuple[Any, list[str]]] = {
     "an inner object": ({**thing("a"), "properties": {"k": thing("a", required=["b"])}}, ["properties.k"]),
     "too many combinations": (thing("a", allOf=[{"anyOf": [thing("b"), thing("c"), thing("k")]}] * 5), [""]),
     "no value is left": ({"oneOf": [thing("a"), thing("b")]}, [""]),
+    "a pattern beside a property": (
+        inside(thing("a"), patternProperties={"^k": thing("b")}), ["properties.k", "patternProperties.^k"]
+    ),
+    "another schema's undeclared properties": (
+        {"allOf": [inside(thing("a")), {"additionalProperties": thing("b")}]},
+        ["allOf.0.properties.k", "allOf.1.additionalProperties"],
+    ),
 }
 
 
@@ -179,6 +186,13 @@ def test_an_object_without_closed_values_stays_open(case: str) -> None:
         assert not verdict or validator.is_valid(value)
         found += verdict
     assert found
+
+
+@pytest.mark.parametrize("pattern", ["^k", "k(?<n>)", "^x"])
+def test_a_property_of_two_descriptions_has_both(pattern: str) -> None:
+    dfa, _ = closed(inside(thing("a", required=["a"]), patternProperties={pattern: thing("b", required=["b"])}))
+    both = pattern != "^x"
+    assert dfa.accepts('{"k":{"a":1,"b":1}}') is both and dfa.accepts('{"k":{"a":1}}') is not both
 
 
 def test_a_schema_without_values_leaves_no_object_open() -> None:
