@@ -147,16 +147,7 @@ class AnswerReader:
         return AnswerParts(text[:start], tuple(self._found_calls(calls, text, start + len(calls.begin))))
 
     def _found_calls(self, calls: CallFormat, text: str, at: int) -> Sequence[ToolCall]:
-        found = list[ToolCall]()
-
-        def may_end(end: int) -> bool:
-            rest = text[end + len(calls.tail) :]
-            if calls.separator is None or calls.end.startswith(rest):
-                return calls.end.startswith(rest)
-            at = len(text) - len(rest) + len(calls.separator)
-            heads = (calls.separator + head_of(calls, each.name, text, at) for each in self.tools)
-            return any(rest.startswith(head) or head.startswith(rest) for head in heads)
-
+        found, may_end = list[ToolCall](), functools.partial(self._may_end, calls, text)
         while True:
             heads = ((each, head_of(calls, each.name, text, at)) for each in self.tools)
             tool, head = next(((each, head) for each, head in heads if text.startswith(head, at)), (None, ""))
@@ -167,6 +158,18 @@ class AnswerReader:
             if end is None:
                 return found
             at = end + len(calls.tail) + len(calls.separator or "")
+
+    def _may_end(self, calls: CallFormat, text: str, end: int) -> bool:
+        """Whether the arguments of a call may end at a place.
+
+        What follows is, or begins, what can stand behind a call.
+        """
+        rest = text[end + len(calls.tail) :]
+        if calls.separator is None or calls.end.startswith(rest):
+            return calls.end.startswith(rest)
+        at = len(text) - len(rest) + len(calls.separator)
+        heads = (calls.separator + head_of(calls, each.name, text, at) for each in self.tools)
+        return any(rest.startswith(head) or head.startswith(rest) for head in heads)
 
 
 @functools.cache

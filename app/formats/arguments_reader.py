@@ -20,7 +20,7 @@ _SCALAR = re.compile(r"[^\s,)\]}<]+")
 # A sign, a string of JSON or a word, which is a key before a colon.
 _PIECE = re.compile(r'\s*(?:([{}\[\],:])|("(?:[^"\\]|\\.)*")|([^\s,:{}\[\]"<]+)(?:(?=(:))|(?=[\s,}\]])))', re.DOTALL)
 _SPACED = {",": ", ", ":": ": "}
-MayEnd = Callable[[int], bool]  # whether a call may end at a place: what is behind its tail can be behind a call
+MayEnd = Callable[[int], bool]  # whether the arguments of a call may end at a place
 PYTHON_VALUES = {"True": "true", "False": "false"}
 
 

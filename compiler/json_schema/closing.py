@@ -115,12 +115,12 @@ class _Closer:
 
         To close each description by itself would leave no value, so these stay open.
         """
-        nodes = [node for node in self._in_place((number,)) if node.constant is None]
-        facts = [node.objects for node in nodes if node.objects is not None]
-        named = {name for fact in facts for name, inner in fact.properties if self._holds_more(inner)}
+        facts = _object_facts(self._in_place((number,)))
+        others = [each for each in facts if any(map(self._holds_more, _of_undeclared(each)))]  # mostly none
         return {
-            name for name in named
-            if any(self._holds_more(inner) for fact in facts for inner in _undeclared(fact, name))
+            name for fact in facts for name, inner in fact.properties
+            if any(self._holds_more(each) for other in others for each in _undeclared(other, name))
+            and self._holds_more(inner)
         }
 
     def _holds_more(self, number: int) -> bool:
@@ -181,7 +181,7 @@ class _Closer:
     def _decides(self, clause: Alternatives | Condition) -> bool:
         """Whether a clause may declare further properties of a value."""
         joined = self._below(clause)
-        facts = [node.objects for node in joined if node.objects is not None and node.constant is None]
+        facts = _object_facts(joined)
         speaks = any((_declares(fact) and not fact.properties) or fact.additional is not None for fact in facts)
         if speaks or any(fact.patterns for fact in facts):
             return True
@@ -199,8 +199,7 @@ class _Closer:
 
     def _names(self, nodes: Iterable[Schema]) -> set[str]:
         """The properties that nodes declare."""
-        facts = [node.objects for node in nodes if node.objects is not None and node.constant is None]
-        return {name for fact in facts for name, _ in fact.properties}
+        return {name for fact in _object_facts(nodes) for name, _ in fact.properties}
 
     def _copy(self, number: int, value: int | None) -> int:
         """A node whose inner values are closed.
@@ -314,6 +313,15 @@ def _places(node: Schema) -> Iterator[tuple[_Place, int]]:
         yield from node.objects.properties
     if node.arrays is not None and node.arrays.items is not None and not node.arrays.prefix:
         yield None, node.arrays.items
+
+
+def _object_facts(nodes: Iterable[Schema]) -> list[ObjectFacts]:
+    return [node.objects for node in nodes if node.objects is not None and node.constant is None]
+
+
+def _of_undeclared(facts: ObjectFacts) -> list[int]:
+    """What facts say of properties by patterns, and of all others."""
+    return [*(inner for _, _, inner in facts.patterns), *(() if facts.additional is None else (facts.additional,))]
 
 
 def _undeclared(facts: ObjectFacts, name: str) -> list[int]:

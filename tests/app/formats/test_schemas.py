@@ -127,7 +127,7 @@ def test_a_faulty_schema_is_named_by_tool_and_place(schema: Any, place: str, mes
         ({"not": {}}, "'not' (not {}) alone rules out every one", ["not"]),
     ],
     ids=["bounds", "a forbidden name", "a false schema", "alone"],
-)  # fmt: skip
+)
 def test_a_schema_without_values_is_named_by_its_tool(
     schema: Any, message: str, conflict: list[str], client: TestClient
 ) -> None:
